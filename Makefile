@@ -1,0 +1,118 @@
+# The one door for tasks: 'make help' lists them.
+#
+# Everything is installed into .venv; nothing outside this folder is needed but Python 3.11 or newer and, better, a C
+# compiler. MIRRORMQ_PURE=1 installs uncompiled; MIRRORMQ_REQUIRE_ALL=1 makes a missing component an error.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+PYTEST := $(BIN)/python -m pytest
+SOURCES := $(shell find src -name '*.py' -o -path '*/static/*' -type f) pyproject.toml setup.py constraints.txt
+NODE_PORT ?= 5672
+HTTP_PORT ?= 15672
+DATA_DIR ?= .data/node1
+ARGS ?=
+
+.PHONY: help install up test lint type unit unit-pure live chaos bench docs clean FORCE
+
+help: ## List the tasks
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: $(VENV)/installed ## Install into .venv, compiled where a C compiler works
+	@$(BIN)/python -c 'import mirrormq; print("MirrorMQ", mirrormq.build_info(), "is installed in $(VENV)")'
+
+up: install ## Install and start one node in the foreground; Ctrl-C stops it cleanly
+	@echo
+	@echo "Starting a node. Ctrl-C stops it cleanly; its data stays in $(DATA_DIR)."
+	@echo "  AMQP       amqp://guest:guest@localhost:$(NODE_PORT)/"
+	@echo "  HTTP API   http://localhost:$(HTTP_PORT)/api/overview   (user guest, password guest)"
+	@echo "In another terminal:"
+	@echo "  $(BIN)/mirrormqctl --url http://localhost:$(HTTP_PORT) status"
+	@echo "  $(BIN)/mirrormq perf --uri amqp://guest:guest@localhost:$(NODE_PORT)/"
+	@echo
+	@exec $(BIN)/mirrormq server --data-dir $(DATA_DIR) --port $(NODE_PORT) --http-port $(HTTP_PORT) $(ARGS)
+
+test: ## Install and pass every test: lint, types, unit tests compiled and uncompiled, real processes
+	@$(MAKE) lint
+	@$(MAKE) type
+	@$(MAKE) unit
+	@$(MAKE) unit-pure
+	@$(MAKE) live
+	@echo "All tests passed."
+
+lint: $(VENV)/tools ## Check the style with ruff
+	@echo "== lint"
+	@$(BIN)/ruff check .
+
+type: $(VENV)/tools ## Check the types with mypy, strictly
+	@echo "== types"
+	@$(BIN)/mypy
+
+unit: $(VENV)/installed $(VENV)/tools ## Run the unit tests on what is installed (compiled, where it could be)
+	@echo "== unit tests, as installed"
+	@MIRRORMQ_VARIANT=installed $(PYTEST) -q -m "not live and not chaos" $(ARGS)
+
+unit-pure: $(VENV)/installed $(VENV)/tools ## Run the unit tests on the sources, uncompiled
+	@echo "== unit tests, uncompiled"
+	@MIRRORMQ_VARIANT=uncompiled PYTHONPATH=src $(PYTEST) -q -m "not live and not chaos" $(ARGS)
+
+live: $(VENV)/installed $(VENV)/tools ## Run the tests that start real server processes
+	@echo "== tests with real processes"
+	@MIRRORMQ_VARIANT=installed $(PYTEST) -q -m "live and not chaos" $(ARGS)
+
+chaos: $(VENV)/installed $(VENV)/tools ## Run the long fault tests
+	@MIRRORMQ_VARIANT=installed $(PYTEST) -m chaos --timeout 3600 $(ARGS)
+
+bench: $(VENV)/installed $(VENV)/tools ## Measure a node, beside RabbitMQ where that is installed
+	@$(BIN)/python bench/run.py $(ARGS)
+
+docs: $(VENV)/tools ## Check that every link in the documents leads somewhere
+	@PYTHONPATH=src $(PYTEST) -q tests/test_repository.py -k document
+
+clean: ## Remove what was built and installed; data stays in .data
+	rm -rf build dist $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name '__pycache__' -prune -exec rm -rf {} +
+	find src -name '*.egg-info' -prune -exec rm -rf {} +
+
+# The variant is a prerequisite too: the same sources with another compiler are another installation.
+$(VENV)/variant: FORCE | $(VENV)/bin/python
+	@echo 'CC=$(if $(filter default,$(origin CC)),,$(CC)) PURE=$(MIRRORMQ_PURE)' | cmp -s - $@ || \
+	  echo 'CC=$(if $(filter default,$(origin CC)),,$(CC)) PURE=$(MIRRORMQ_PURE)' > $@
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Python 3.11 or newer is needed; '$(PYTHON)' is older or missing. Try: make install PYTHON=python3.11"; exit 1; }
+	@echo "Making $(VENV) …"
+	@rm -rf $(VENV)
+	@$(PYTHON) -m venv $(VENV) >/dev/null 2>&1 || $(PYTHON) -m virtualenv -q $(VENV) >/dev/null 2>&1 \
+	  || { rm -rf $(VENV); .ci/packages python3-venv && $(PYTHON) -m venv $(VENV); } \
+	  || { rm -rf $(VENV); echo "Python cannot make a virtual environment. Install Debian's package python3-venv," \
+	       "or virtualenv with pip, and run make again."; exit 1; }
+
+# Names the requirements of one part of pyproject.toml, for pips that know no way to install them without the package.
+requirements = $(BIN)/python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb")); print(*$(1), sep="\n")'
+
+$(VENV)/requirements: constraints.txt pyproject.toml | $(VENV)/bin/python
+	@echo "Installing what MirrorMQ needs …"
+	@$(PIP) install -c constraints.txt -r <($(call requirements,p["build-system"]["requires"])) \
+	  -r <($(call requirements,p["project"]["dependencies"]))
+	@touch $@
+
+$(VENV)/tools: $(VENV)/requirements
+	@echo "Installing what the tests need …"
+	@$(PIP) install -c constraints.txt -r <($(call requirements,sum(p["project"]["optional-dependencies"].values(), [])))
+	@touch $@
+
+$(VENV)/installed: $(SOURCES) $(VENV)/requirements $(VENV)/variant
+	@if [ "$${MIRRORMQ_REQUIRE_ALL:-}" = 1 ] && [ -z "$${CC:-}" ] && ! command -v cc gcc >/dev/null; then \
+	  .ci/packages gcc libc6-dev python3-dev; fi
+	@echo "Building MirrorMQ (compiling takes a minute or two) …"
+	@$(PIP) install --no-build-isolation --no-deps --force-reinstall .
+	@if [ -s build/uncompiled ]; then echo "WARNING: installed uncompiled, and slower: $$(cat build/uncompiled)"; fi
+	@touch $@
