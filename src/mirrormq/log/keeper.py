@@ -1,0 +1,106 @@
+"""Keeping the store small while the node serves: retired files are dissolved, segments trimmed and compacted.
+
+run() belongs into the owner's task group and lasts until it is cancelled. It sleeps until the store has work. Each step
+holds the event loop for about a millisecond at most; what takes longer is done by the worker. A step that the disk
+refuses is repeated until it works, for every job may be repeated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator
+from typing import Final
+
+from mirrormq.log.committer import Committer
+from mirrormq.log.compact import Compactor
+from mirrormq.log.dissolve import Dissolver, Snapshotter, collect_garbage
+from mirrormq.log.helper import perform
+from mirrormq.log.steps import Step
+from mirrormq.log.store import Store
+from mirrormq.log.syncer import Worker
+
+RETRY_SECONDS: Final = 0.5
+
+
+class Keeper:
+    """on_fault(sentence) is called when the disk refuses a step, on_fault(None) when it is done after all."""
+
+    def __init__(
+        self, store: Store, committer: Committer, loop: asyncio.AbstractEventLoop, snapshotter: Snapshotter,
+        on_fault: Callable[[str | None], None] | None = None, *, worker: Worker | None = None,
+    ) -> None:
+        self._store: Store = store
+        self._committer: Committer = committer
+        self._worker: Worker = worker if worker is not None else Worker(loop, store.lock_fd)
+        self._snapshotter: Snapshotter = snapshotter
+        self._on_fault: Callable[[str | None], None] | None = on_fault
+        self._wake: asyncio.Event = asyncio.Event()
+        self._faulty: bool = False
+        store.on_work = self._wake.set
+        self._wake.set()
+
+    async def run(self) -> None:
+        try:
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                for step in due_work(self._store, self._snapshotter):
+                    await self._take(step)
+        finally:
+            self._worker.close()
+
+    async def _take(self, step: Step) -> None:
+        if step.position:
+            await self._committer.reach(step.position)
+        elif step.job is None:
+            await asyncio.sleep(0)
+        else:
+            await self._perform(step)
+
+    async def _perform(self, step: Step) -> None:
+        assert step.job is not None
+        while True:
+            try:
+                await self._worker.perform(step.job)
+            except OSError as problem:
+                self._report(f"cannot tidy up the log: {problem.strerror}; it is tried again until it works")
+                await asyncio.sleep(RETRY_SECONDS)
+            else:
+                self._report(None)
+                return
+
+    def _report(self, sentence: str | None) -> None:
+        if (sentence is not None) != self._faulty:
+            self._faulty = sentence is not None
+            if self._on_fault is not None:
+                self._on_fault(sentence)
+
+
+def due_work(store: Store, snapshotter: Snapshotter) -> Generator[Step, None, None]:
+    """Everything that is to be done now, one thing after another."""
+    while True:
+        yield from collect_garbage(store)
+        if store.wal.retired:
+            file = store.wal.retired[0]
+            queues = set(file.queues)
+            yield from Dissolver(store, snapshotter).dissolve(file)
+            yield from Compactor(store, snapshotter).compact_all(queues)
+        elif store.wal.wants_spare():
+            yield from prepare_spare(store)
+        else:
+            return
+
+
+def prepare_spare(store: Store) -> Generator[Step, None, None]:
+    path = store.wal.spare_path()
+    yield Step(("fill", str(path), store.wal.file_bytes), 0)
+    store.wal.spares.append(path)
+
+
+def run_steps(store: Store, steps: Generator[Step, None, None]) -> None:
+    """Take every step here and now."""
+    for step in steps:
+        if step.job is not None:
+            perform(step.job)
+        elif step.position > store.durable:
+            store.commit()

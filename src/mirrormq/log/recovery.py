@@ -1,0 +1,307 @@
+"""What open() finds: every queue's state, folded from its newest snapshot and the chunks behind it. Compiled.
+
+Rules:
+- Files are read oldest first. A chunk with an index that its queue has passed is a copy (carried forward, or left over by
+  a crash) and only tells another place where the same entries lie.
+- A snapshot reflects everything before it in the log. Chunks before it are places to read from; chunks behind it must
+  follow on its next_index without a gap. A queue without a snapshot starts at index 1.
+- Only the end of the newest file may be unfinished: what lies at or behind its last sync mark and is not sound is cut, with
+  everything of the same queues behind it. It was never reported durable.
+- Anything else that is not sound is damage. Its queue is named and not served; its files are kept.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from mirrormq.log.batch import encode_batch_head, encode_file_header
+from mirrormq.log.chunk import DAMAGED, DROPPED, MESSAGES, SNAPSHOT, Chunk, decode_chunk
+from mirrormq.log.disk import Disk, write_all
+from mirrormq.log.errors import DamagedChunk
+from mirrormq.log.fold import RecoveredQueue
+from mirrormq.log.queue import QueueLog
+from mirrormq.log.scan import NOTHING, UNKNOWN, BadPlace, Scan
+from mirrormq.log.segment import decode_manifest
+from mirrormq.log.snapshot import Snapshot, decode_snapshot, is_live
+from mirrormq.log.wal import PAGE, SUFFIX, Wal, WalFile
+
+HEAD_BYTES: Final = 4096
+ADVICE: Final = "restore the file from a backup or a mirror, or delete the queue to go on without its messages"
+
+
+class Recovery:
+    """`queues` by id, damaged ones among them; `notes` are sentences for the operator."""
+
+    def __init__(self) -> None:
+        self.queues: dict[int, RecoveredQueue] = {}
+        self.notes: list[str] = []
+
+
+class _Found:
+    """One queue while the files are read. `gap` says what is missing before its next chunk; a snapshot may still close it."""
+
+    def __init__(self, queue_id: int) -> None:
+        self.log: QueueLog = QueueLog(queue_id)
+        self.queue: RecoveredQueue = RecoveredQueue(queue_id)
+        self.snapshot: Snapshot | None = None
+        self.gap: str = ""
+        self.damage: str = ""
+        self.lost: list[tuple[BadPlace, str]] = []
+
+    def fold(self, data: bytes, chunk: Chunk) -> None:
+        """Take a chunk into the state if it is the next; pass over copies of what was folded before."""
+        queue = self.queue
+        if chunk.next_index <= queue.next_index or self.gap:
+            return
+        if chunk.first_index != queue.next_index:
+            self.gap = f"index {queue.next_index} is missing, the log goes on at index {chunk.first_index}"
+            return
+        try:
+            queue.fold(data, chunk)
+        except DamagedChunk as problem:
+            self.gap = str(problem)
+
+
+class Recoverer:
+    def __init__(self, wal: Wal, queues_directory: Path, disk: Disk) -> None:
+        self._wal: Wal = wal
+        self._directory: Path = queues_directory
+        self._disk: Disk = disk
+        self._found: dict[int, _Found] = {}
+        self.dropped: set[int] = set()
+        self.recovery: Recovery = Recovery()
+
+    def run(self) -> dict[int, QueueLog]:
+        """Read every file, fold every queue, and leave the write-ahead log ready to be appended to."""
+        paths = self._begun(sorted(self._wal.directory.glob("*" + SUFFIX)))
+        ends = self._ends_of(paths)
+        for number, path in enumerate(paths):
+            if number and int(path.stem) != int(paths[number - 1].stem) + 1:
+                missing = self._wal.path(int(path.stem) - 1)
+                self.recovery.notes.append(f"{missing} is missing; a queue that lacks a middle part is named by itself")
+            self._read_file(path, ends[number], newest=number == len(paths) - 1)
+        for found in self._found.values():
+            self._settle(found)
+        return {queue_id: found.log for queue_id, found in self._found.items()}
+
+    def _begun(self, paths: list[Path]) -> list[Path]:
+        """Without what a crash left of beginning a file.
+
+        One carries another number inside than outside, when the crash came before its new name was on disk: what it held
+        under the old one had been given up, what it held under the new one was never reported durable. The newest may hold
+        nothing yet. Any other file is kept, whatever its state.
+        """
+        kept = [path for path in paths if not Scan(_head(path, HEAD_BYTES), int(path.stem)).is_recycled()]
+        while kept and _is_void(kept[-1]):
+            kept.pop()
+        for path in paths:
+            if path not in kept:
+                self._disk.unlink(path)
+        return kept
+
+    def _ends_of(self, paths: list[Path]) -> list[int]:
+        """Up to where each file is good, as the next one's header says; -1 where nothing says so."""
+        ends = []
+        for number, path in enumerate(paths):
+            after = paths[number + 1] if number + 1 < len(paths) else None
+            end = -1
+            if after is not None and int(after.stem) == int(path.stem) + 1:
+                scan = Scan(_head(after, 64), int(after.stem))
+                scan.run(64)
+                end = scan.previous_end if scan.has_header else -1
+            ends.append(end)
+        return ends
+
+    def _read_file(self, path: Path, limit: int, *, newest: bool) -> None:
+        sequence = int(path.stem)
+        scan = Scan(path.read_bytes(), sequence)
+        scan.run(limit)
+        if newest:
+            self._cut_tail(scan, path)
+        file = WalFile(sequence, path, scan.salt)
+        file.fd = self._disk.create(path)
+        if newest:
+            # From here on marks will say that all this is on disk; a killed process may have left it in memory only.
+            if not scan.has_header:
+                self._write_header(file)
+            self._disk.sync(file.fd)
+        file.end = file.synced = scan.end
+        file.capacity = len(scan.data) if len(scan.data) > scan.end + PAGE else 0
+        self._wal.adopt(file)
+        self._take_in(scan, file)
+
+    def _write_header(self, file: WalFile) -> None:
+        """The newest file is written on, so its header must be good."""
+        previous_end = self._wal.files[-1].end if self._wal.files else 0
+        write_all(self._disk, file.fd, encode_file_header(file.sequence, file.salt, previous_end), 0)
+
+    def _take_in(self, scan: Scan, file: WalFile) -> None:
+        if not scan.has_header:
+            self.recovery.notes.append(f"{file.path}: the header of the file is damaged; nothing is lost")
+        for place in scan.bad:
+            self._note_damage(place, file)
+        for chunk in scan.chunks:
+            file.queues.add(chunk.queue_id)
+            self._take_chunk(chunk, scan.data, file)
+
+    def _find(self, queue_id: int) -> _Found:
+        found = self._found.get(queue_id)
+        if found is None:
+            found = self._found[queue_id] = _Found(queue_id)
+        return found
+
+    def _take_chunk(self, chunk: Chunk, data: bytes, file: WalFile) -> None:
+        if chunk.flags & DROPPED:
+            self._found.pop(chunk.queue_id, None)
+            self.dropped.add(chunk.queue_id)
+            return
+        found = self._find(chunk.queue_id)
+        payload = data[chunk.payload : chunk.payload + chunk.length]
+        if chunk.flags & DAMAGED:
+            found.damage = payload.decode("utf-8", "replace")
+        elif chunk.flags & SNAPSHOT:
+            found.log.state_bytes = chunk.size
+            try:
+                self._take_snapshot(found, payload, file)
+            except DamagedChunk as problem:
+                found.damage = f"queue {chunk.queue_id:x} is damaged in {file.path}: {problem}; {ADVICE}"
+        else:
+            found.log.index.put(
+                chunk.first_index, chunk.count, file.sequence, chunk.offset, chunk.size,
+                messages=chunk.flags & MESSAGES != 0,
+            )
+            found.fold(data, chunk)
+
+    def _take_snapshot(self, found: _Found, payload: bytes, file: WalFile) -> None:
+        log = found.log
+        moved_upto, segments, at = decode_manifest(payload, self.queue_directory(log.queue_id), log.queue_id)
+        found.snapshot = decode_snapshot(payload[at:])
+        found.queue.start_from(found.snapshot)
+        found.gap = ""
+        log.moved_upto = moved_upto
+        log.segments = segments
+        log.snapshot_sequence = file.sequence
+        log.index.cut_below(moved_upto)
+        log.index.cut_from(found.snapshot.next_index)
+
+    def queue_directory(self, queue_id: int) -> Path:
+        return self._directory / f"{queue_id:x}"
+
+    def _note_damage(self, place: BadPlace, file: WalFile) -> None:
+        where = f"{file.path} at offset {place.offset} ({place.end - place.offset} bytes)"
+        if place.queue_id == NOTHING:
+            self.recovery.notes.append(f"{where}: the frame around sound chunks is damaged; nothing is lost")
+        elif place.queue_id == UNKNOWN:
+            self.recovery.notes.append(
+                f"{where}: destroyed, and whose entries lay there is not known; a queue that lacks a middle part is named "
+                "by itself, one that lacks only its end is not"
+            )
+        else:
+            file.queues.add(place.queue_id)
+            self._find(place.queue_id).lost.append((place, where))
+
+    def _cut_tail(self, scan: Scan, path: Path) -> None:
+        """Cut what is unfinished at the end of the newest file, keeping what is sound and complete behind it."""
+        torn = [place for place in scan.bad if place.offset >= scan.synced]
+        starts = [batch.offset for batch in scan.batches if batch.end > torn[0].offset] if torn else []
+        cut = min(starts[0], torn[0].offset) if starts else torn[0].offset if torn else scan.end
+        if not torn:
+            return
+        kept = _complete(scan, torn, cut)
+        scan.bad = [place for place in scan.bad if place.offset < scan.synced]
+        self._rewrite_tail(scan, path, cut, kept)
+        self.recovery.notes.append(
+            f"{path}: an unfinished write at offset {cut} was cut; nothing shows that it had been reported as stored"
+        )
+
+    def _rewrite_tail(self, scan: Scan, path: Path, cut: int, kept: list[bytes]) -> None:
+        """In place: a crash in the middle of this leaves an unfinished tail again."""
+        scan.chunks = [chunk for chunk in scan.chunks if chunk.offset < cut]
+        end = cut
+        new = scan.data[:cut]
+        if kept:
+            size = sum(map(len, kept))
+            head = encode_batch_head(scan.sequence, scan.salt, scan.synced, kept, size)
+            new = b"".join([new, head, *kept])
+            end = len(new)
+        fd = self._disk.create(path)
+        try:
+            self._disk.truncate(fd, cut)
+            write_all(self._disk, fd, new[cut:], cut)
+            self._disk.sync(fd)
+        finally:
+            self._disk.close(fd)
+        at = end - sum(map(len, kept))
+        for piece in kept:
+            scan.chunks.append(decode_chunk(new, at))
+            at += len(piece)
+        scan.data = new
+        scan.end = end
+
+    def _settle(self, found: _Found) -> None:
+        """Everything is read: judge the queue and hand it out."""
+        log = found.log
+        queue = found.queue
+        self.recovery.queues[log.queue_id] = queue
+        self._judge_damage(found)
+        if found.gap and not found.damage:
+            found.damage = f"queue {log.queue_id:x} is damaged: {found.gap}; {ADVICE}"
+        self._check_segments(found)
+        queue.settle()
+        queue.damage = found.damage or None
+        log.damage = found.damage
+        log.epoch = queue.epoch
+        log.next_index = queue.next_index
+
+    def _judge_damage(self, found: _Found) -> None:
+        """A lost chunk that nobody needs any more is a note; any other makes the queue unfit to be served."""
+        for place, where in found.lost:
+            snapshot = found.snapshot
+            if snapshot is not None and place.count and not is_live(snapshot, place.first, place.first + place.count):
+                self.recovery.notes.append(f"{where}: damaged, but nothing in it is needed any more")
+            elif not found.damage:
+                found.damage = f"queue {found.log.queue_id:x} is damaged in {where}: a checksum is wrong; {ADVICE}"
+
+    def _check_segments(self, found: _Found) -> None:
+        """Only that they are there and long enough; what is in them is verified when it is read."""
+        log = found.log
+        for segment in log.segments:
+            log.next_generation = max(log.next_generation, segment.generation + 1)
+            try:
+                size = segment.path.stat().st_size
+            except OSError:
+                size = -1
+            if size < segment.length and not found.damage:
+                what = "is missing" if size < 0 else f"has {size} bytes instead of {segment.length}"
+                found.damage = f"queue {log.queue_id:x} is damaged: {segment.path} {what}; {ADVICE}"
+
+
+def _is_void(path: Path) -> bool:
+    """Is there no batch in the file at all?"""
+    sequence = int(path.stem)
+    if Scan(_head(path, HEAD_BYTES), sequence).is_begun():
+        return False
+    scan = Scan(path.read_bytes(), sequence)
+    scan.run(-1)
+    return not scan.batches and not scan.bad
+
+
+def _head(path: Path, size: int) -> bytes:
+    with path.open("rb") as file:
+        return file.read(size)
+
+
+def _complete(scan: Scan, torn: list[BadPlace], cut: int) -> list[bytes]:
+    """The sound chunks behind the cut, of queues that have nothing torn, as long as it is known whose everything was."""
+    stop = len(scan.data)
+    broken: set[int] = set()
+    for place in torn:
+        if place.queue_id in (UNKNOWN, NOTHING):
+            stop = min(stop, place.offset)
+        broken.add(place.queue_id)
+    return [
+        scan.data[chunk.offset : chunk.end]
+        for chunk in scan.chunks
+        if cut <= chunk.offset < stop and chunk.queue_id not in broken
+    ]

@@ -1,0 +1,377 @@
+"""The store: all queues' logs of one node in one directory. Compiled.
+
+    DIR/FORMAT                               the format version, a number
+    DIR/LOCK                                 held while a process has the store open
+    DIR/wal/000000001.wal                    the write-ahead log, all queues
+    DIR/queues/<queue_id hex>/<first_index>-<generation>.seg
+    DIR/damaged/                             write-ahead log files kept because a damaged queue has entries in them
+
+append() only gathers; a commit takes what was gathered (take), writes it (write, sync; any thread or process) and accounts
+for it (finish). committer.py does that from the event loop; commit() does it at once. `position` counts the bytes ever
+appended: when it has been committed, everything appended before is durable.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from mirrormq.log.chunk import DAMAGED, DROPPED, MESSAGES, SNAPSHOT, encode_chunk
+from mirrormq.log.directory import lock, prepare
+from mirrormq.log.disk import Disk
+from mirrormq.log.entries import Entry
+from mirrormq.log.errors import QueueDamaged
+from mirrormq.log.helper import Job
+from mirrormq.log.leftovers import Leftovers
+from mirrormq.log.queue import CARRIED, FRESH, RECORD, Pending, QueueLog
+from mirrormq.log.reader import Reader
+from mirrormq.log.recovery import Recoverer, Recovery
+from mirrormq.log.segment import SEGMENT_HEADER_SIZE, Segment, encode_manifest
+from mirrormq.log.snapshot import Snapshot, is_live
+from mirrormq.log.wal import Batch, Wal, WalFile
+
+MIB: Final = 1024 * 1024
+MAX_UNSYNCED: Final = 8 * MIB
+STATE_SHARE: Final = 4
+MAX_RETIRED: Final = 6
+CROWDED_SECONDS: Final = 0.01
+MAX_CROWDED_SECONDS: Final = 0.25
+
+
+class Stats:
+    def __init__(self) -> None:
+        self.commits: int = 0
+        self.committed_bytes: int = 0
+        self.pending_bytes: int = 0
+        self.wal_files: int = 0
+        self.wal_bytes: int = 0
+        self.segment_files: int = 0
+        self.segment_bytes: int = 0
+        self.queues: int = 0
+        self.last_commit_seconds: float = 0.0
+
+
+class Store:
+    def __init__(
+        self, directory: Path, *, wal_bytes: int = 64 * MIB, segment_bytes: int = 16 * MIB, disk: Disk | None = None
+    ) -> None:
+        self.directory: Path = directory
+        self.wal_bytes: int = wal_bytes
+        self.segment_bytes: int = segment_bytes
+        self.disk: Disk = disk if disk is not None else Disk()
+        self.position: int = 0
+        self.durable: int = 0
+        self.pending_bytes: int = 0
+        self.state_bytes: int = 0
+        self.commits: int = 0
+        self.last_commit_seconds: float = 0.0
+        self._queues: dict[int, QueueLog] = {}
+        self._pending: list[Pending] = []
+        self._must_sync: bool = False
+        self._in_flight: Batch | None = None
+        self.lock_fd: int = -1
+        self._opened: Wal | None = None
+        self._opened_reader: Reader | None = None
+        self._garbage: list[Job] = []
+        self.on_work: Callable[[], None] | None = None
+        self.on_close: list[Callable[[], None]] = []
+
+    @property
+    def wal(self) -> Wal:
+        assert self._opened is not None, "the store is not open"
+        return self._opened
+
+    @property
+    def reader(self) -> Reader:
+        assert self._opened_reader is not None, "the store is not open"
+        return self._opened_reader
+
+    @property
+    def queues_directory(self) -> Path:
+        return self.directory / "queues"
+
+    def open(self) -> Recovery:
+        """Recover; raises LogError with a sentence where the directory cannot be used at all."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.lock_fd = lock(self.directory)
+        try:
+            prepare(self.directory, self.disk)
+            return self._recover()
+        except BaseException:
+            self._unlock()
+            raise
+
+    def _recover(self) -> Recovery:
+        wal = Wal(self.directory / "wal", self.disk, self.wal_bytes)
+        recoverer = Recoverer(wal, self.queues_directory, self.disk)
+        self._queues = recoverer.run()
+        Leftovers(wal, self.queues_directory, self._queues, recoverer).clear()
+        self._opened = wal
+        self._opened_reader = Reader(wal)
+        self.state_bytes = sum([queue.state_bytes for queue in self._queues.values()])
+        return recoverer.recovery
+
+    def _unlock(self) -> None:
+        os.close(self.lock_fd)
+        self.lock_fd = -1
+
+    def append(self, queue_id: int, first_index: int, count: int, chunk: bytes) -> None:
+        """Gather a chunk for the next commit. The first chunk of a queue starts at 1, unless a snapshot was put first."""
+        queue = self._queues.get(queue_id)
+        if queue is None:
+            queue = self._queues[queue_id] = QueueLog(queue_id)
+        if queue.damage:
+            raise QueueDamaged(queue.damage)
+        assert first_index == queue.next_index, "a chunk must follow on the one before it"
+        queue.next_index = first_index + count
+        item = Pending(queue, first_index, count, chunk, FRESH, chunk[5] & MESSAGES != 0)
+        queue.tail.append(item)
+        self._gather(item)
+
+    def _gather(self, item: Pending) -> None:
+        size = len(item.chunk)
+        self._pending.append(item)
+        if item.kind != FRESH:
+            self._must_sync = True
+        self.pending_bytes += size
+        self.position += size
+
+    def put_snapshot(self, snapshot: Snapshot) -> None:
+        """Log the queue's state as of everything appended so far. Of an unknown queue, it says where its log starts."""
+        queue_id = snapshot.queue_id
+        queue = self._queues.get(queue_id)
+        if queue is None:
+            queue = self._queues[queue_id] = QueueLog(queue_id)
+            queue.next_index = queue.moved_upto = snapshot.next_index
+        assert snapshot.next_index == queue.next_index, "seal and append the queue's entries before its snapshot"
+        payload = encode_manifest(queue.moved_upto, queue.segments) + snapshot.encode()
+        chunk = encode_chunk(SNAPSHOT, queue_id, snapshot.epoch, snapshot.next_index, 0, 0, payload)
+        queue.epoch = snapshot.epoch
+        self._count_state(queue, len(chunk))
+        self._gather(Pending(queue, snapshot.next_index, 0, chunk, RECORD, False))
+
+    def _count_state(self, queue: QueueLog, size: int) -> None:
+        """All queues' states together must fit well into one file: each dissolved file has its share written again, and
+        if that filled the next file there would be no end to it."""
+        self.state_bytes += size - queue.state_bytes
+        queue.state_bytes = size
+        self.wal.file_bytes = max(self.wal_bytes, STATE_SHARE * self.state_bytes)
+
+    def _put_record(self, flags: int, queue: QueueLog, payload: bytes) -> None:
+        chunk = encode_chunk(flags, queue.queue_id, queue.epoch, queue.next_index, 0, 0, payload)
+        self._gather(Pending(queue, queue.next_index, 0, chunk, RECORD, False))
+
+    def put_damage(self, queue: QueueLog) -> None:
+        """Keep the knowledge that the queue is damaged, although the file that showed it may go."""
+        self._put_record(DAMAGED, queue, queue.damage.encode())
+
+    def carry(self, queue: QueueLog, first: int, chunk: bytes) -> None:
+        """Append a chunk again that lies in a file to be given up."""
+        self._gather(Pending(queue, first, 0, chunk, CARRIED, False))
+
+    def drop(self, queue_id: int) -> None:
+        """Forget the queue for good; its files go when that is durable."""
+        queue = self._queues.pop(queue_id, None)
+        if queue is None:
+            return
+        queue.dropped = True
+        self._count_state(queue, 0)
+        self.reader.forget(queue)
+        self._put_record(DROPPED, queue, b"")
+        self.discard_directory(queue_id)
+
+    def discard_directory(self, queue_id: int) -> None:
+        directory = self.queue_directory(queue_id)
+        if directory.exists():
+            self._discard(("remove_tree", str(directory)))
+
+    def trim(self, queue_id: int, snapshot: Snapshot) -> bool:
+        """Give up the queue's segments in which nothing is live; says whether there were any."""
+        queue = self._queues.get(queue_id)
+        if queue is None or queue.damage:
+            return False
+        dead = [
+            segment
+            for segment in queue.segments
+            if not segment.pinned and not is_live(snapshot, segment.first_index, segment.next_index)
+        ]
+        if not dead:
+            return False
+        self.replace_segments(queue, dead, [])
+        self.put_snapshot(snapshot)
+        return True
+
+    def replace_segments(self, queue: QueueLog, old: list[Segment], new: list[Segment]) -> None:
+        """In memory at once; the files go when the next snapshot, which the caller must log, is durable."""
+        gone = {segment.path for segment in old}
+        queue.segments = sorted([s for s in queue.segments if s.path not in gone] + new, key=_first_index)
+        queue.near_segment = None
+        for segment in old:
+            self.reader.close_segment(segment)
+        self._discard(("remove", [str(segment.path) for segment in old]))
+
+    def discard(self, paths: list[Path]) -> None:
+        """Files that nothing refers to."""
+        self._discard(("remove", [str(path) for path in paths]))
+
+    def _discard(self, job: Job) -> None:
+        """A job to be done when everything appended in this turn is durable: the record that allows it is among that."""
+        self._garbage.append(job)
+        self._work_due()
+
+    def take_garbage(self) -> list[tuple[int, Job]]:
+        """What is to be removed, and the position that must be durable before."""
+        garbage = [(self.position, job) for job in self._garbage]
+        self._garbage = []
+        return garbage
+
+    def new_segment(self, queue: QueueLog, first_index: int) -> Segment:
+        """A segment that has no file yet."""
+        directory = self.queue_directory(queue.queue_id)
+        segment = Segment(directory, queue.queue_id, first_index, queue.next_generation, SEGMENT_HEADER_SIZE, first_index, 0)
+        queue.next_generation += 1
+        return segment
+
+    def queue_directory(self, queue_id: int) -> Path:
+        return self.queues_directory / f"{queue_id:x}"
+
+    def queue(self, queue_id: int) -> QueueLog | None:
+        return self._queues.get(queue_id)
+
+    def give_up(self, file: WalFile) -> None:
+        """A retired file in which nothing is needed: a spare from now on, or evidence if a damaged queue is in it."""
+        damaged = [queue_id for queue_id in file.queues if queue_id in self._queues and self._queues[queue_id].damage]
+        leftover = self.wal.remove(file, keep=len(damaged) > 0)
+        if leftover is not None:
+            self._discard(("remove", [str(leftover)]))
+
+    def _work_due(self) -> None:
+        if self.on_work is not None:
+            self.on_work()
+
+    def crowding(self) -> float:
+        """Seconds that a commit should wait because retired files pile up faster than they are dissolved.
+
+        What dissolving itself has to write never waits.
+        """
+        excess = len(self.wal.files) - 1 - MAX_RETIRED
+        if excess <= 0 or self._must_sync:
+            return 0.0
+        return min(excess * CROWDED_SECONDS, MAX_CROWDED_SECONDS)
+
+    def take(self, *, sync: bool = True, roll: bool = False) -> Batch | None:
+        """Everything gathered, as one batch; None where there is nothing, or a batch is still under way."""
+        if self._in_flight is not None or not self._pending:
+            return None
+        items = self._pending
+        self._pending = []
+        # Files are removed on the strength of a record, so a record is never left unsynced.
+        sync = sync or self._must_sync or self.wal.unsynced_bytes > MAX_UNSYNCED
+        self._must_sync = False
+        batch = self.wal.begin(items, self.position, sync=sync, roll=roll)
+        self._in_flight = batch
+        return batch
+
+    def relocate(self, batch: Batch) -> Batch:
+        """A sync failed: the batch to write instead, in a new file."""
+        self._in_flight = moved = self.wal.relocate(batch)
+        return moved
+
+    def finish(self, batch: Batch) -> None:
+        """The batch is on disk: from now on its chunks are read from there."""
+        assert batch is self._in_flight
+        self._in_flight = None
+        self.wal.finish(batch)
+        touched: dict[int, QueueLog] = {}
+        for item in batch.items:
+            self.pending_bytes -= len(item.chunk)
+            if not item.queue.dropped:
+                self._settle(item, batch.file, touched)
+        for queue in touched.values():
+            self._shorten_tail(queue)
+        self.durable = batch.position
+        self.commits += 1
+        if batch.begins or self.wal.wants_spare():
+            self._work_due()
+
+    def _settle(self, item: Pending, file: WalFile, touched: dict[int, QueueLog]) -> None:
+        queue = item.queue
+        sequence = file.sequence
+        file.queues.add(queue.queue_id)
+        if item.kind == FRESH:
+            touched[queue.queue_id] = queue
+            queue.index.put(item.first, item.count, sequence, item.offset, len(item.chunk), messages=item.messages)
+        elif item.kind == CARRIED:
+            queue.index.move(item.first, sequence, item.offset)
+        elif item.chunk[5] & SNAPSHOT:
+            queue.snapshot_sequence = sequence
+
+    def _shorten_tail(self, queue: QueueLog) -> None:
+        """The oldest items in memory are now in a file; batches finish in the order in which they were gathered."""
+        tail = queue.tail
+        done = 0
+        while done < len(tail) and tail[done].offset >= 0:
+            done += 1
+        del tail[:done]
+
+    def commit(self, *, sync: bool = True, roll: bool = False) -> int:
+        """Write and sync what was gathered, here and now; returns the durable position."""
+        batch = self.take(sync=sync, roll=roll)
+        if batch is not None:
+            self.wal.commit(batch)
+            self.finish(batch)
+        return self.durable
+
+    def read(self, queue_id: int, index: int, max_bytes: int) -> list[Entry]:
+        """The queue's messages from index on, in order, about max_bytes of them but at least one if there is any."""
+        queue = self._queues.get(queue_id)
+        return self.reader.read(queue, index, max_bytes) if queue is not None else []
+
+    def read_one(self, queue_id: int, index: int) -> Entry | None:
+        """The message with that index, or None where there is none."""
+        found = self.read(queue_id, index, 1)
+        return found[0] if found and found[0].index == index else None
+
+    def next_index(self, queue_id: int) -> int:
+        """The index that the queue's next entry gets."""
+        queue = self._queues.get(queue_id)
+        return queue.next_index if queue is not None else 1
+
+    def stats(self) -> Stats:
+        stats = Stats()
+        stats.commits = self.commits
+        stats.committed_bytes = self.durable
+        stats.pending_bytes = self.pending_bytes
+        stats.last_commit_seconds = self.last_commit_seconds
+        stats.wal_files = len(self.wal.files)
+        stats.wal_bytes = sum([file.end for file in self.wal.files])
+        stats.queues = len(self._queues)
+        for queue in self._queues.values():
+            stats.segment_files += len(queue.segments)
+            stats.segment_bytes += sum([segment.length for segment in queue.segments])
+        return stats
+
+    def close(self) -> None:
+        """Commit what is gathered and let go of every file; raises OSError where the disk refuses, but lets go all the same.
+
+        While a commit is under way nothing is written: whoever cannot wait for it gives up what it holds.
+        """
+        if self._opened is None:
+            return
+        try:
+            if self._in_flight is None:
+                self.commit()
+                self.wal.seal()
+        finally:
+            for let_go in self.on_close:
+                let_go()
+            self.reader.close()
+            self.wal.close()
+            self._opened = None
+            self._unlock()
+
+
+def _first_index(segment: Segment) -> int:
+    return segment.first_index

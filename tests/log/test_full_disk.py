@@ -1,0 +1,61 @@
+"""A disk that is really full: a limit on the size of files, and (as root) a small file system."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mirrormq.log.store import Store
+
+from .support import read_all
+
+CHILD = Path(__file__).with_name("full_disk_child.py")
+
+
+def work(folder: Path, room: str) -> str:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    done = subprocess.run(
+        [sys.executable, str(CHILD), str(folder), room], check=False, capture_output=True, text=True, env=environment,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def check(folder: Path, told: str) -> None:
+    stored = int(told.rsplit(maxsplit=1)[-1])
+    store = Store(folder)
+    assert store.open().notes == []
+    numbers = [int(entry.content.split()[0]) for entry in read_all(store, 1, max_bytes=100_000)]
+    assert numbers == list(range(1, stored + 1))
+    store.close()
+
+
+def test_when_files_may_not_grow_nothing_is_lost_and_work_goes_on_afterwards(tmp_path: Path) -> None:
+    told = work(tmp_path, "limit")
+    assert "File too large" in told
+    check(tmp_path, told)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode != 0:
+        pytest.skip("only root can mount a small file system")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_when_the_disk_is_full_nothing_is_lost_and_work_goes_on_when_there_is_room(small_disk: Path) -> None:
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(1 << 20))
+    told = work(small_disk / "data", str(ballast))
+    assert "No space left on device" in told
+    check(small_disk / "data", told)
