@@ -1,0 +1,1 @@
+"""Exchanges, queues, consumers, channels and connections as state machines without I/O."""

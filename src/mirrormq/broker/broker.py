@@ -1,0 +1,398 @@
+"""The broker: everything that exists, and the turn in which all gathered work is done.
+
+The node calls in (`receive`, `turn`, `fire`, `reach`), always with the time set in `now`; it gets its own duties through `Host`.
+"""
+from __future__ import annotations
+
+import heapq
+from typing import Final
+
+from mypy_extensions import i64
+
+from mirrormq.broker import handshake, publishing, registry
+from mirrormq.broker.arguments import QueueArguments
+from mirrormq.broker.auth import Authority
+from mirrormq.broker.backlog import Budget
+from mirrormq.broker.bindings import Destination
+from mirrormq.broker.channel import Channel
+from mirrormq.broker.connection import RUNNING, Connection
+from mirrormq.broker.delayed import Delays
+from mirrormq.broker.dispatch import dispatch
+from mirrormq.broker.exchange import Exchange
+from mirrormq.broker.host import Host, Limits
+from mirrormq.broker.limits import check_user_channels
+from mirrormq.broker.message import NEVER, ContentInfo, InfoCache, Message
+from mirrormq.broker.metadata import Journal
+from mirrormq.broker.outlet import Outlet
+from mirrormq.broker.policy import Policy
+from mirrormq.broker.ports import LogPort
+from mirrormq.broker.queue import Queue
+from mirrormq.broker.route import Route
+from mirrormq.broker.stability import StabilityQueue
+from mirrormq.broker.vhost import VirtualHost
+from mirrormq.wire.errors import AMQPError, NotAllowed
+from mirrormq.wire.methods import ChannelOpenOk, ConnectionBlocked, ConnectionUnblocked, Method
+from mirrormq.wire.table import Table
+
+VERSION: Final = "0.1.0"
+
+
+class Broker:
+    def __init__(self, host: Host, log: LogPort, node_name: str, now: int) -> None:
+        self.host: Host = host
+        self.log: LogPort = log
+        self.node_name: str = node_name
+        self.cluster_name: str = node_name
+        self.version: str = VERSION
+        self.platform: str = "Python"
+        self.now: i64 = now
+        self.limits: Limits = Limits()
+        self.mechanisms: list[str] = ["PLAIN", "AMQPLAIN"]
+        self.infos: InfoCache = InfoCache()
+        self.budget: Budget = Budget()
+        self.stability: StabilityQueue = StabilityQueue()
+        self.authority: Authority = Authority()
+        self.vhosts: dict[str, VirtualHost] = {}
+        self.policies: dict[tuple[str, str], Policy] = {}
+        self.operator_policies: dict[tuple[str, str], Policy] = {}
+        self.parameters: dict[tuple[str, str, str], object] = {}
+        self.global_parameters: dict[str, object] = {}
+        self.journal: Journal = Journal()
+        self.awaiting: list[tuple[int, Channel, Method | None]] = []
+        self.connections: dict[Connection, None] = {}
+        self.queues_by_log: dict[int, Queue] = {}
+        self.next_log_id: i64 = 1
+        self.active: list[Queue] = []
+        self.dirty: list[Outlet] = []
+        self.confirming: list[Channel] = []
+        self.resumed: list[Channel] = []
+        self.drained: list[Outlet] = []
+        self.letters: list[tuple[Queue, Message]] = []      # dead letters on their way to a queue
+        self.letter_depth: i64 = 0
+        self.routed: list[Connection] = []
+        self.reply_channels: dict[str, Channel] = {}
+        self.timers: list[tuple[int, int, Queue]] = []
+        self.timer_count: i64 = 0
+        self.idle_timers: i64 = 0
+        self.delays: Delays = Delays(self)
+        self.alarms: dict[str, str] = {}
+        self.is_busy: bool = False          # the disk is behind: publishers wait
+        self.counters: dict[str, int] = {}
+
+    # --- the turn ---------------------------------------------------------------------------------------------
+
+    def turn(self) -> bool:
+        """Do everything that has been gathered. True if there is more to do right away."""
+        self._go_on()
+        active = self.active
+        done: list[Queue] = []
+        at = 0
+        while at < len(active) or self._post_letters():
+            queue = active[at]
+            at += 1
+            if not queue.is_deleted and not queue.damage:
+                try:
+                    queue.work()
+                except Exception as fault:  # noqa: BLE001 - one queue's fault must not freeze the others
+                    queue.damage = f"a fault stopped it ({fault}); restart the node"
+                    self.host.fault(fault)
+                done.append(queue)
+            queue.is_active = False
+        self.active = []
+        for queue in done:
+            queue.seal()
+        for queue in done:
+            queue.seal_dead_letters()
+        self._close_barriers()
+        self._flush()
+        return len(self.active) > 0
+
+    def _post_letters(self) -> bool:
+        """Dead letters that had to wait for their turn reach their queues. True if that gave a queue something to do."""
+        before = len(self.active)
+        while self.letters and len(self.active) == before:
+            letters = self.letters
+            self.letters = []
+            for queue, letter in letters:
+                if not queue.is_deleted:
+                    queue.publish(letter, None)
+        return len(self.active) > before
+
+    def _close_barriers(self) -> None:
+        confirming = self.confirming
+        if confirming:
+            self.confirming = []
+            for channel in confirming:
+                channel.close_barrier()
+
+    def _flush(self) -> None:
+        dirty = self.dirty
+        if dirty:
+            self.dirty = []
+            for connection in dirty:
+                connection.flush()
+
+    def reach(self, position: i64) -> None:
+        """The log is stable up to here."""
+        self.stability.reach(position)
+        self._go_on()
+        self._flush()
+
+    def resume_later(self, channel: Channel) -> None:
+        """Between two frames, let this channel go on with what arrived while it waited."""
+        self.resumed.append(channel)
+        self.host.schedule()
+
+    def go_on_later(self, outlet: Outlet) -> None:
+        """Its output has left: let this connection go on with what it had sent before."""
+        self.drained.append(outlet)
+        self.host.schedule()
+
+    def _go_on(self) -> None:
+        drained = self.drained
+        if drained:
+            self.drained = []
+            for outlet in drained:
+                outlet.go_on()
+        while self.resumed:
+            resumed = self.resumed
+            self.resumed = []
+            for channel in resumed:
+                channel.go_on()
+
+    def schedule(self) -> None:
+        self.host.schedule()
+
+    # --- time -------------------------------------------------------------------------------------------------
+
+    def wake_queue_at(self, queue: Queue, when: i64) -> None:
+        if when >= queue.wake_at:
+            return
+        queue.wake_at = when
+        self.timer_count += 1
+        heapq.heappush(self.timers, (when, self.timer_count, queue))
+        if self.timers[0][2] is queue:
+            self.host.wake_at(when)
+
+    def forget_timer(self, queue: Queue) -> None:
+        """A queue is gone. Its timer may be due in years, so such timers are swept out before they are the most."""
+        if queue.wake_at != NEVER:
+            self.idle_timers += 1
+            if self.idle_timers > 64 and self.idle_timers * 2 > len(self.timers):
+                self.idle_timers = 0
+                live = [timer for timer in self.timers if not timer[2].is_deleted and timer[2].wake_at == timer[0]]
+                self.timers[:] = live           # the same list: `fire` may be going through it
+                heapq.heapify(self.timers)
+
+    def fire(self) -> None:
+        """Timers that are due."""
+        timers = self.timers
+        while timers and timers[0][0] <= self.now:
+            when, _, queue = heapq.heappop(timers)
+            if queue.wake_at == when and not queue.is_deleted:
+                queue.on_timer()
+        if timers:
+            self.host.wake_at(timers[0][0])
+
+    # --- connections and channels -------------------------------------------------------------------------------
+
+    def greet(self, connection: Connection) -> None:
+        handshake.greet(connection)
+
+    def on_connection_method(self, connection: Connection, method: Method) -> None:
+        handshake.on_method(connection, method)
+
+    def on_connected(self, connection: Connection) -> None:
+        self.connections[connection] = None
+        self.count("connection_created", 1)
+
+    def forget_connection(self, connection: Connection) -> None:
+        if connection in self.connections:
+            del self.connections[connection]
+            self.count("connection_closed", 1)
+
+    def count_connections(self, vhost: VirtualHost | None = None, user: str = "") -> int:
+        if vhost is not None:
+            return sum(1 for connection in self.connections if connection.vhost is vhost)
+        return sum(1 for connection in self.connections if connection.user is not None and connection.user.name == user)
+
+    def check_overdue(self, timeout: i64) -> None:
+        """Close channels that hold a delivery for longer than `timeout` milliseconds."""
+        for connection in list(self.connections):
+            for channel in list(connection.channels.values()):
+                for delivery in channel.unacked.values():
+                    if delivery.consumer is not None and self.now - delivery.at > timeout:
+                        connection.time_out(channel, timeout)
+                    break
+
+    def open_channel(self, connection: Connection, number: int) -> None:
+        if len(connection.channels) >= connection.channel_max > 0:
+            connection.current_method = 0
+            raise NotAllowed(f"number of channels opened ({len(connection.channels)}) has reached the negotiated "
+                             f"channel_max ({connection.channel_max})")
+        user = connection.user
+        assert user is not None
+        if user.limits:
+            connection.current_method = 0
+            mine = [other for other in self.connections if other.user is not None and other.user.name == user.name]
+            check_user_channels(user.limits, user.name, sum(len(other.channels) for other in mine))
+        channel = Channel(connection, number)
+        connection.channels[number] = channel
+        self.count("channel_created", 1)
+        channel.send(ChannelOpenOk())
+
+    def count(self, name: str, more: int) -> None:
+        """Totals of what is no longer there to be asked."""
+        self.counters[name] = self.counters.get(name, 0) + more
+
+    def count_channel(self, channel: Channel) -> None:
+        self.count("publish", channel.published)
+        self.count("confirm", channel.confirmed)
+        self.count("return_unroutable", channel.returned)
+        self.count("channel_closed", 1)
+
+    def count_queue(self, queue: Queue) -> None:
+        for name, more in (("deliver", queue.delivered), ("deliver_no_ack", queue.delivered_no_ack), ("get", queue.got),
+                           ("get_no_ack", queue.got_no_ack), ("redeliver", queue.redelivered), ("ack", queue.acknowledged)):
+            self.count(name, more)
+        self.count("deliver_get", queue.delivered + queue.delivered_no_ack + queue.got + queue.got_no_ack)
+        self.count("queue_deleted", 1)
+
+    def on_channel_method(self, channel: Channel, method: Method, payload: bytes) -> None:
+        dispatch(channel, method, payload)
+
+    def watch_closing(self, connection: Connection) -> None:
+        self.host.watch_closing(connection)
+
+    def log_error(self, connection: Connection, error: AMQPError, channel: int) -> None:
+        self.host.report("error", f"{connection.name}, channel {channel}: {error}")
+
+    def report_fault(self, error: BaseException) -> None:
+        self.host.fault(error)
+
+    def new_name(self, prefix: str) -> str:
+        dot = "." if prefix.startswith("amq.rabbitmq") else "-"
+        return f"{prefix}{dot}{self.host.token()}"
+
+    def answer(self, channel: Channel, reply: Method | None, before: int) -> None:
+        """Answer at once if nothing changed, else when the change is stable; the channel waits so long."""
+        if self.journal.written == before or self.journal.stable >= self.journal.written:
+            if reply is not None:
+                channel.send(reply)
+            return
+        channel.suspend()
+        self.awaiting.append((self.journal.written, channel, reply))
+
+    def journal_stable(self, count: int) -> None:
+        """So many changes of the journal have become stable."""
+        self.journal.stable = count
+        ready = [item for item in self.awaiting if item[0] <= count]
+        self.awaiting = [item for item in self.awaiting if item[0] > count]
+        for _, channel, reply in ready:
+            if not channel.is_closing:
+                if reply is not None:
+                    channel.send(reply)
+                channel.resume()
+        self._go_on()
+        self.host.schedule()
+
+    # --- back-pressure ------------------------------------------------------------------------------------------
+
+    def note_publisher(self, connection: Connection) -> None:
+        connection.is_publisher = True
+        if self.alarms or self.is_busy:
+            self.throttle(connection)
+
+    def throttle(self, connection: Connection) -> None:
+        """Stop reading from a publisher; tell it why if it can be told. One that is closing must be read to its close-ok."""
+        if connection.state != RUNNING:
+            return
+        if not connection.is_blocked:
+            connection.is_blocked = True
+            connection.mind_reading()
+        if self.alarms and not connection.blocked_told and connection.capabilities.get("connection.blocked") is True:
+            connection.blocked_told = True
+            connection.send(ConnectionBlocked("low on " + " & ".join(sorted(self.alarms, reverse=True))))
+            connection.flush()
+
+    def relieve(self, connection: Connection) -> None:
+        if connection.is_blocked:
+            connection.is_blocked = False
+            connection.mind_reading()
+        if connection.blocked_told:
+            connection.blocked_told = False
+            if connection.state == RUNNING:
+                connection.send(ConnectionUnblocked())
+
+    def set_alarms(self, alarms: dict[str, str], *, is_busy: bool) -> None:
+        """Alarms by name with the words that publishers are told; `is_busy` throttles without words."""
+        self.alarms = alarms
+        self.is_busy = is_busy
+        for connection in list(self.connections):
+            if (alarms or is_busy) and connection.is_publisher:
+                self.throttle(connection)
+            elif not (alarms or is_busy):
+                self.relieve(connection)
+        self.host.schedule()
+
+    # --- permissions --------------------------------------------------------------------------------------------
+
+    def check(self, connection: Connection, kind: str, name: str, permission: str) -> None:
+        assert connection.user is not None and connection.vhost is not None
+        self.authority.check(connection.user.name, connection.vhost.name, kind, name, permission)
+
+    def check_topic(self, connection: Connection, exchange: Exchange, routing_key: str, permission: str) -> None:
+        if exchange.inner != "topic":
+            return
+        assert connection.user is not None and connection.vhost is not None
+        self.authority.check_topic(connection.user.name, connection.vhost.name, exchange.name, routing_key, permission)
+
+    # --- publishing ---------------------------------------------------------------------------------------------
+
+    def route_publish(self, connection: Connection, method: Method) -> Route:
+        return publishing.route_publish(connection, method)
+
+    def publish_carefully(self, channel: Channel, route: Route, info: ContentInfo, content: bytes, size: i64) -> None:
+        publishing.publish_carefully(channel, route, info, content, size)
+
+    def return_message(self, channel: Channel, message: Message, code: int, text: str) -> None:
+        publishing.return_message(channel, message, code, text)
+
+    def dead_letter(self, queue: Queue, message: Message, reason: str) -> None:
+        publishing.dead_letter(self, queue, message, reason)
+
+    def forget_routes(self) -> None:
+        """Exchanges, bindings, queues or permissions changed: every kept route is worked out anew."""
+        routed = self.routed
+        if routed:
+            self.routed = []
+            for connection in routed:
+                connection.routes.clear()
+
+    def forget_reply_channel(self, channel: Channel) -> None:
+        self.reply_channels.pop(channel.reply_key, None)
+        channel.reply_key = ""
+        channel.reply_consumer = ""
+
+    # --- what exists --------------------------------------------------------------------------------------------
+
+    def create_queue(self, vhost: VirtualHost, name: str, arguments: QueueArguments, *, durable: bool, auto_delete: bool,
+                     owner: Connection | None) -> Queue:
+        return registry.create_queue(self, vhost, name, arguments, durable=durable, auto_delete=auto_delete, owner=owner)
+
+    def delete_queue(self, queue: Queue) -> int:
+        return registry.delete_queue(self, queue)
+
+    def create_exchange(self, vhost: VirtualHost, name: str, type: str, *, durable: bool, auto_delete: bool, internal: bool,
+                        arguments: Table) -> Exchange:
+        return registry.create_exchange(self, vhost, name, type, durable=durable, auto_delete=auto_delete,
+                                        internal=internal, arguments=arguments)
+
+    def delete_exchange(self, vhost: VirtualHost, exchange: Exchange) -> None:
+        registry.delete_exchange(self, vhost, exchange)
+
+    def bind(self, vhost: VirtualHost, source: Exchange, destination: Destination, key: str, arguments: Table) -> None:
+        registry.bind(self, vhost, source, destination, key, arguments)
+
+    def unbind(self, vhost: VirtualHost, source: Exchange, destination: Destination, key: str, arguments: Table) -> None:
+        registry.unbind(self, vhost, source, destination, key, arguments)

@@ -1,0 +1,370 @@
+"""A channel: publishing, delivering and settling, and the modes (confirm, transaction) it may be in.
+
+Rules
+ 1. Publishes wait for one barrier a turn; confirms leave through `_confirm` alone, in order, as one `multiple` ack a turn.
+ 2. A delivery is known by its tag until it is acknowledged, rejected or requeued; `lowest` bounds the search of a multiple ack.
+ 3. A channel that waits for the outside (a declare that must be stable) is suspended: its frames wait in `inbox`.
+"""
+from __future__ import annotations
+
+from collections import deque
+from struct import Struct
+from typing import TYPE_CHECKING, Final
+
+from mypy_extensions import i64, mypyc_attr
+
+from mirrormq.broker.consumer import Consumer
+from mirrormq.broker.message import ContentInfo, Message, retarget
+from mirrormq.broker.queue import Queue
+from mirrormq.broker.stability import Barrier
+from mirrormq.wire.errors import PreconditionFailed
+from mirrormq.wire.methods import BasicNack, Method
+
+if TYPE_CHECKING:
+    from mirrormq.broker.connection import Connection
+    from mirrormq.broker.route import Route
+    from mirrormq.broker.transaction import Transaction
+
+PLAIN: Final = 0
+CONFIRM: Final = 1
+TRANSACTION: Final = 2
+FULL: Final = 256 << 10         # output gathered beyond this waits for the socket
+TAG_AND_FLAG: Final = Struct(">QB")
+ACK: Final = Struct(">BHIHHQBB")
+
+
+class Delivery:
+    """A message that a client holds."""
+
+    def __init__(self, tag: i64, message: Message, queue: Queue, consumer: Consumer | None, at: i64) -> None:
+        self.tag: i64 = tag
+        self.at: i64 = at
+        self.message: Message = message
+        self.queue: Queue = queue
+        self.consumer: Consumer | None = consumer
+
+
+class ConfirmBarrier(Barrier):
+    """The publishes of one channel in one turn."""
+
+    def __init__(self, channel: Channel) -> None:
+        super().__init__()
+        self.channel: Channel = channel
+        self.sequence: i64 = 0
+        self.refused: list[int] = []
+
+    def passed(self) -> None:
+        self.channel.settle_confirms()
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Channel:
+    def __init__(self, connection: Connection, number: int) -> None:
+        self.connection: Connection = connection
+        self.number: int = number
+        self.number_bytes: bytes = number.to_bytes(2, "big")
+        self.high: i64 = number >> 8
+        self.low: i64 = number & 255
+        self.mode: i64 = PLAIN
+        self.flowing: bool = True
+        self.is_closing: bool = False
+        self.is_suspended: bool = False
+        self.inbox: list[bytes] = []
+        self.inbox_size: i64 = 0
+        # publishing
+        self.sequence: i64 = 0
+        self.confirmed: i64 = 0
+        self.barrier: ConfirmBarrier | None = None
+        self.barriers: deque[ConfirmBarrier] = deque()
+        self.publish_key: bytes = b""
+        self.expects_header: bool = False
+        self.head: bytes = b""
+        self.body: list[bytes] = []
+        self.body_left: i64 = 0
+        self.body_size: i64 = 0
+        # consuming
+        self.consumers: dict[str, Consumer] = {}
+        self.unacked: dict[int, Delivery] = {}
+        self.next_tag: i64 = 1
+        self.lowest: i64 = 1
+        self.held: i64 = 0
+        self.limit: i64 = 0             # prefetch of the whole channel
+        self.prefetch: i64 = 0          # of each consumer to come
+        self.transaction: Transaction | None = None
+        self.last_queue: str = ""
+        self.reply_consumer: str = ""
+        self.reply_key: str = ""
+        self.published: i64 = 0
+        self.delivered: i64 = 0
+        self.delivered_no_ack: i64 = 0
+        self.acknowledged: i64 = 0
+        self.returned: i64 = 0
+
+    # --- publishing -------------------------------------------------------------------------------------------
+
+    def publish(self, key: bytes, info: ContentInfo, content: bytes, size: i64) -> None:
+        """A complete message for the exchange and routing key in `key` (the payload of basic.publish)."""
+        connection = self.connection
+        route = connection.routes.get(key)
+        if route is None:
+            route = connection.find_route(key)
+        self.published += 1
+        if info.special or route.special or self.mode == TRANSACTION:
+            connection.broker.publish_carefully(self, route, info, content, size)
+            return
+        if self.mode == CONFIRM:
+            self.enqueue(route, Message(content, route.address, info, size), self.next_barrier())
+        else:
+            self.enqueue(route, Message(content, route.address, info, size), None)
+
+    def next_barrier(self) -> ConfirmBarrier:
+        """The barrier of this turn, for the publish with the next sequence number."""
+        self.sequence += 1
+        barrier = self.barrier
+        if barrier is None:
+            barrier = self.barrier = ConfirmBarrier(self)
+            self.connection.broker.confirming.append(self)
+        return barrier
+
+    def enqueue(self, route: Route, message: Message, barrier: ConfirmBarrier | None) -> None:
+        queues = route.queues
+        count = len(queues)
+        if count == 1:
+            if not queues[0].publish(message, barrier) and barrier is not None:
+                self.refuse(barrier)
+        elif count == 0:
+            if route.mandatory:
+                self.connection.broker.return_message(self, message, 312, "NO_ROUTE")
+        else:
+            refused = False
+            for queue in queues:
+                if not queue.publish(message.copy(), barrier):
+                    refused = True
+            if refused and barrier is not None:
+                self.refuse(barrier)
+
+    def refuse(self, barrier: ConfirmBarrier) -> None:
+        barrier.refused.append(self.sequence)
+        self.send(BasicNack(self.sequence, multiple=False, requeue=False))
+
+    def close_barrier(self) -> None:
+        """The turn is over: nothing more joins its barrier."""
+        barrier = self.barrier
+        if barrier is None:
+            return
+        self.barrier = None
+        barrier.sequence = self.sequence
+        self.barriers.append(barrier)
+        if barrier.outstanding == 0:
+            self.settle_confirms()
+
+    def settle_confirms(self) -> None:
+        barriers = self.barriers
+        upto: i64 = 0
+        while barriers and barriers[0].outstanding == 0:
+            barrier = barriers.popleft()
+            if barrier.refused:
+                if upto:
+                    self._confirm(upto)
+                upto = 0
+                self._confirm_around(barrier)
+            else:
+                upto = barrier.sequence
+        if upto:
+            self._confirm(upto)
+
+    def _confirm_around(self, barrier: ConfirmBarrier) -> None:
+        refused = set(barrier.refused)
+        for sequence in range(self.confirmed + 1, barrier.sequence + 1):
+            if sequence in refused:
+                self.confirmed = sequence
+            else:
+                self._confirm(sequence)
+
+    def _confirm(self, upto: i64) -> None:
+        if self.is_closing:
+            return
+        multiple = 1 if upto - self.confirmed > 1 else 0
+        self.confirmed = upto
+        self.connection.put(ACK.pack(1, self.number, 13, 60, 80, upto, multiple, 0xCE))
+
+    # --- delivering -------------------------------------------------------------------------------------------
+
+    def deliver(self, consumer: Consumer, message: Message) -> None:
+        tag = self.next_tag
+        self.next_tag = tag + 1
+        if consumer.no_ack:
+            self.delivered_no_ack += 1
+        else:
+            self.unacked[tag] = Delivery(tag, message, consumer.queue, consumer, self.connection.broker.now)
+            self.held += 1
+            consumer.unacked += 1
+            self.delivered += 1
+        address = message.address
+        if address is not consumer.address and address != consumer.address:
+            consumer.aim(address)
+        connection = self.connection
+        out = connection.out
+        out.append(consumer.head)
+        out.append(TAG_AND_FLAG.pack(tag, 1 if message.redelivered else 0))
+        out.append(consumer.tail)
+        content = message.content
+        if content[2] != self.low or content[1] != self.high or connection.has_small_frames:
+            content = retarget(content, self.number, connection.frame_max)
+        out.append(content)
+        connection.out_size += len(content) + 64
+        if connection.out_size > FULL:
+            connection.is_full = True
+        if not connection.is_dirty:
+            connection.mark_dirty()
+
+    def put_content(self, content: bytes) -> None:
+        connection = self.connection
+        if content[2] != self.low or content[1] != self.high or connection.has_small_frames:
+            content = retarget(content, self.number, connection.frame_max)
+        connection.put(content)
+
+    def send(self, method: Method) -> None:
+        payload = method.encode()
+        self.connection.put(b"\x01" + self.number_bytes + len(payload).to_bytes(4, "big") + payload + b"\xce")
+
+    # --- settling ---------------------------------------------------------------------------------------------
+
+    def take(self, tag: int, *, multiple: bool) -> list[Delivery]:
+        """Remove the deliveries that a client settles with this tag."""
+        unacked = self.unacked
+        if not multiple:
+            delivery = unacked.pop(tag, None)
+            if delivery is None:
+                raise PreconditionFailed(f"unknown delivery tag {tag}")
+            self._release(delivery)
+            return [delivery]
+        if tag == 0:
+            tag = self.next_tag - 1
+        elif tag not in unacked:
+            raise PreconditionFailed(f"unknown delivery tag {tag}")
+        taken: list[Delivery] = []
+        low = self.lowest
+        if tag - low > 2 * len(unacked) + 64:
+            numbers = sorted(number for number in unacked if number <= tag)
+        else:
+            numbers = list(range(low, tag + 1))
+        for number in numbers:
+            delivery = unacked.pop(number, None)
+            if delivery is not None:
+                self._release(delivery)
+                taken.append(delivery)
+        self.lowest = tag + 1
+        return taken
+
+    def _release(self, delivery: Delivery) -> None:
+        consumer = delivery.consumer
+        if consumer is not None:        # what basic.get took does not count against a prefetch limit
+            self.held -= 1
+            consumer.unacked -= 1
+
+    def ack(self, tag: int, *, multiple: bool) -> None:
+        taken = self.take(tag, multiple=multiple)
+        if self.transaction is not None:
+            self.transaction.add_acks(taken)
+            return
+        self.acknowledge(taken)
+
+    def acknowledge(self, taken: list[Delivery]) -> None:
+        self.acknowledged += len(taken)
+        for delivery in taken:
+            queue = delivery.queue
+            queue.acknowledge(delivery.message)
+            if not queue.is_active and queue.backlog.count:
+                queue.activate()
+        if self.limit:
+            self.wake_queues()
+
+    def reject(self, tag: int, *, multiple: bool, requeue: bool) -> None:
+        taken = self.take(tag, multiple=multiple)
+        if self.transaction is not None:
+            self.transaction.add_rejects(taken, requeue=requeue)
+            return
+        self.turn_away(taken, requeue=requeue)
+
+    def turn_away(self, taken: list[Delivery], *, requeue: bool) -> None:
+        for delivery in taken:
+            if requeue:
+                delivery.queue.requeue(delivery.message)
+            else:
+                delivery.queue.reject(delivery.message)
+            delivery.queue.activate()
+        if self.limit:
+            self.wake_queues()
+
+    def hold_again(self, deliveries: list[Delivery]) -> None:
+        """Settled in a transaction that did not happen."""
+        for delivery in deliveries:
+            self.unacked[delivery.tag] = delivery
+            if delivery.consumer is not None:
+                self.held += 1
+                delivery.consumer.unacked += 1
+            self.lowest = min(self.lowest, delivery.tag)
+
+    def requeue_all(self) -> None:
+        """Everything this channel holds goes back to its place."""
+        if self.transaction is not None:
+            self.transaction.rollback()
+        held = [self.unacked[tag] for tag in sorted(self.unacked)]
+        self.unacked = {}
+        self.lowest = self.next_tag
+        for delivery in held:
+            self._release(delivery)
+            delivery.queue.requeue(delivery.message)
+
+    def wake_queues(self) -> None:
+        for consumer in self.consumers.values():
+            if consumer.queue.backlog.count:
+                consumer.queue.activate()
+
+    # --- the channel's own life ---------------------------------------------------------------------------------
+
+    def suspend(self) -> None:
+        self.is_suspended = True
+
+    def resume(self) -> None:
+        """What the channel waited for has come. Frames that arrived meanwhile have their turn soon, not at once: whoever
+        calls this may be in the middle of another frame of the same connection."""
+        if self.inbox and not self.connection.is_over:
+            self.connection.broker.resume_later(self)
+        else:
+            self.is_suspended = False
+
+    def go_on(self) -> None:
+        self.is_suspended = False
+        waiting = b"".join(self.inbox)
+        self.inbox = []
+        self.inbox_size = 0
+        if not self.is_closing and not self.connection.is_over:
+            self.connection.resume_frames(waiting)
+
+    def try_again(self, method: Method) -> None:
+        """Put a method that had to wait before the frames that arrived since, and go on."""
+        payload = method.encode()
+        frame = b"\x01" + self.number_bytes + len(payload).to_bytes(4, "big") + payload + b"\xce"
+        self.inbox.insert(0, frame)
+        self.resume()
+
+    def release(self) -> None:
+        """The channel ends: consumers leave, what it held goes back."""
+        for consumer in list(self.consumers.values()):
+            self.drop_consumer(consumer)
+        self.requeue_all()
+        self.transaction = None             # a circle of references would outlive the channel for long
+        self.barrier = None
+        self.barriers.clear()
+        self.connection.broker.count_channel(self)
+        if self.reply_key:
+            self.connection.broker.forget_reply_channel(self)
+
+    def drop_consumer(self, consumer: Consumer) -> None:
+        self.consumers.pop(consumer.tag, None)
+        consumer.queue.remove_consumer(consumer)
+
+
+__all__ = ["CONFIRM", "PLAIN", "TRANSACTION", "Channel", "ConfirmBarrier", "Delivery"]

@@ -1,0 +1,186 @@
+"""What a client may ask of queues: declare, bind, unbind, purge, delete."""
+from __future__ import annotations
+
+from mirrormq.broker import direct_reply
+from mirrormq.broker.arguments import check_queue_equivalent, locked, parse_queue_arguments
+from mirrormq.broker.channel import Channel
+from mirrormq.broker.connection import Connection
+from mirrormq.broker.exchange import check_not_default, check_not_reserved
+from mirrormq.broker.queue import Queue
+from mirrormq.broker.vhost import VirtualHost
+from mirrormq.wire.errors import NotFound, PreconditionFailed
+from mirrormq.wire.methods import (
+    QueueBind,
+    QueueBindOk,
+    QueueDeclare,
+    QueueDeclareOk,
+    QueueDelete,
+    QueueDeleteOk,
+    QueuePurge,
+    QueuePurgeOk,
+    QueueUnbind,
+    QueueUnbindOk,
+)
+
+
+def vhost_of(channel: Channel) -> VirtualHost:
+    vhost = channel.connection.vhost
+    assert vhost is not None
+    return vhost
+
+
+def real_name(channel: Channel, name: str) -> str:
+    """The empty name stands for the queue that this channel declared last."""
+    if name:
+        return one_line(name)
+    if not channel.last_queue:
+        raise NotFound("no previously declared queue")
+    return channel.last_queue
+
+
+def one_line(name: str) -> str:
+    """Names lose their line ends: they come from files and shell scripts more often than from somebody's wish."""
+    return name.replace("\r", "").replace("\n", "")
+
+
+def find_queue(channel: Channel, name: str, permission: str) -> Queue:
+    """A queue that this client may use: permitted, existing, not another's, and whole."""
+    name = real_name(channel, name)
+    check(channel, "queue", name, permission)
+    queue = vhost_of(channel).queue(name)
+    check_owner(queue, channel.connection)
+    if queue.damage:
+        raise NotFound(f"queue '{name}' in vhost '{queue.vhost}' is damaged and not served: {queue.damage}")
+    return queue
+
+
+def check(channel: Channel, kind: str, name: str, permission: str) -> None:
+    connection = channel.connection
+    connection.broker.check(connection, kind, name, permission)
+
+
+def check_owner(queue: Queue, connection: Connection) -> None:
+    if queue.exclusive and queue.owner is not connection:
+        raise locked(queue.name, queue.vhost)
+
+
+def on_declare(channel: Channel, method: QueueDeclare) -> None:
+    if direct_reply.is_name(method.queue):
+        _answer(channel, method, method.queue, 0, 1)
+        return
+    if method.passive:
+        _declare_passively(channel, method)
+        return
+    broker = channel.connection.broker
+    before = broker.journal.written
+    name = one_line(method.queue) or broker.new_name("amq.gen")
+    if method.queue:
+        check_not_reserved("queue", name)
+    check(channel, "queue", name, "configure")
+    vhost = vhost_of(channel)
+    queue = vhost.queues.get(name)
+    if queue is None:
+        queue = _create(channel, vhost, name, method)
+    else:
+        _check_same(channel, queue, method)
+        queue.touch()
+    channel.last_queue = name
+    reply = QueueDeclareOk(name, queue.backlog.count, len(queue.turns.everyone))
+    broker.answer(channel, None if method.no_wait else reply, before)
+
+
+def _answer(channel: Channel, method: QueueDeclare, name: str, messages: int, consumers: int) -> None:
+    channel.last_queue = name
+    if not method.no_wait:
+        channel.send(QueueDeclareOk(name, messages, consumers))
+
+
+def _declare_passively(channel: Channel, method: QueueDeclare) -> None:
+    name = one_line(method.queue)
+    if name in channel.connection.broker.reply_channels:
+        _answer(channel, method, name, 0, 1)
+        return
+    queue = vhost_of(channel).queue(name)
+    check_owner(queue, channel.connection)
+    queue.touch()
+    _answer(channel, method, name, queue.backlog.count, len(queue.turns.everyone))
+
+
+def _create(channel: Channel, vhost: VirtualHost, name: str, method: QueueDeclare) -> Queue:
+    arguments = parse_queue_arguments(method.arguments, name, vhost.name)
+    if arguments.dead_letter_exchange is not None:
+        check(channel, "queue", name, "read")
+        check(channel, "exchange", arguments.dead_letter_exchange, "write")
+    connection = channel.connection
+    return connection.broker.create_queue(vhost, name, arguments, durable=method.durable, auto_delete=method.auto_delete,
+                                          owner=connection if method.exclusive else None)
+
+
+def _check_same(channel: Channel, queue: Queue, method: QueueDeclare) -> None:
+    check_owner(queue, channel.connection)
+    if queue.exclusive != method.exclusive:
+        raise locked(queue.name, queue.vhost)
+    check_queue_equivalent(queue.name, queue.vhost, queue.arguments.table, method.arguments, current_durable=queue.durable,
+                           durable=method.durable, current_auto_delete=queue.auto_delete, auto_delete=method.auto_delete)
+
+
+def on_bind(channel: Channel, method: QueueBind) -> None:
+    name = real_name(channel, method.queue)
+    key = method.routing_key
+    if not method.queue and not key:
+        key = name
+    broker = channel.connection.broker
+    before = broker.journal.written
+    check_not_default(method.exchange)
+    check(channel, "queue", name, "write")
+    check(channel, "exchange", method.exchange, "read")
+    vhost = vhost_of(channel)
+    source = vhost.exchange(method.exchange)
+    queue = vhost.queue(name)
+    check_owner(queue, channel.connection)
+    broker.check_topic(channel.connection, source, key, "read")
+    broker.bind(vhost, source, queue, key, method.arguments)
+    broker.answer(channel, None if method.no_wait else QueueBindOk(), before)
+
+
+def on_unbind(channel: Channel, method: QueueUnbind) -> None:
+    name = real_name(channel, method.queue)
+    broker = channel.connection.broker
+    before = broker.journal.written
+    check_not_default(method.exchange)
+    check(channel, "queue", name, "write")
+    check(channel, "exchange", method.exchange, "read")
+    vhost = vhost_of(channel)
+    source = vhost.exchanges.get(method.exchange)
+    queue = vhost.queues.get(name)
+    if source is not None and queue is not None:
+        broker.unbind(vhost, source, queue, method.routing_key, method.arguments)
+    broker.answer(channel, QueueUnbindOk(), before)
+
+
+def on_purge(channel: Channel, method: QueuePurge) -> None:
+    queue = find_queue(channel, method.queue, "read")
+    count = queue.purge()
+    if not method.no_wait:
+        channel.send(QueuePurgeOk(count))
+
+
+def on_delete(channel: Channel, method: QueueDelete) -> None:
+    name = real_name(channel, method.queue)
+    check(channel, "queue", name, "configure")
+    broker = channel.connection.broker
+    before = broker.journal.written
+    queue = vhost_of(channel).queues.get(name)
+    count = 0
+    if queue is not None:
+        check_owner(queue, channel.connection)
+        check_deletable(queue, if_unused=method.if_unused, if_empty=method.if_empty)
+        count = broker.delete_queue(queue)
+    broker.answer(channel, None if method.no_wait else QueueDeleteOk(count), before)
+
+
+def check_deletable(queue: Queue, *, if_unused: bool, if_empty: bool) -> None:
+    if if_empty and queue.backlog.count:
+        raise PreconditionFailed(f"queue '{queue.name}' in vhost '{queue.vhost}' not empty")
+    if if_unused and queue.turns.everyone:
+        raise PreconditionFailed(f"queue '{queue.name}' in vhost '{queue.vhost}' in use")

@@ -1,0 +1,382 @@
+"""The queue machine: an ordered log of operations, folded into what is ready, held and waiting.
+
+What goes into the log, and when, is in `queue_log`. Here is what clients see: publishing, delivering, settling, limits, expiry.
+Work is gathered: a queue that has something to do is activated; once a turn it pumps, enforces its limits and seals one chunk.
+"""
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING, Final
+
+from mypy_extensions import i64
+
+from mirrormq.broker.arguments import QueueArguments, QueueSettings
+from mirrormq.broker.backlog import Backlog, PlainBacklog
+from mirrormq.broker.consumer import Consumer, Turns
+from mirrormq.broker.message import NEVER, Message
+from mirrormq.broker.priority import PriorityBacklog
+from mirrormq.broker.queue_log import RESERVE, QueueLog, ended_for
+from mirrormq.broker.stability import Barrier
+from mirrormq.log.entries import TRANSIENT
+from mirrormq.log.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from mirrormq.broker.broker import Broker
+    from mirrormq.broker.connection import Connection
+
+HELD_WINDOW: Final = 16384          # beyond so many unacknowledged messages their content stays in the log only
+EXPIRED: Final = 1
+OVERFLOW: Final = 2
+PURGED: Final = 3
+REJECTED: Final = 4
+REASONS: Final = {EXPIRED: "expired", OVERFLOW: "maxlen", REJECTED: "rejected"}
+DROP_HEAD: Final = 0
+REJECT_PUBLISH_DLX: Final = 2
+
+
+class Queue(QueueLog):
+    def __init__(self, broker: Broker, vhost: str, name: str, log_id: int, *, durable: bool, auto_delete: bool,
+                 owner: Connection | None, arguments: QueueArguments, settings: QueueSettings) -> None:
+        super().__init__(broker, name, log_id, keeps=durable and owner is None)
+        self.vhost: str = vhost
+        self.durable: bool = durable
+        self.auto_delete: bool = auto_delete
+        self.owner: Connection | None = owner
+        self.exclusive: bool = owner is not None
+        self.arguments: QueueArguments = arguments
+        self.settings: QueueSettings = settings
+        self.backlog: Backlog = self._new_backlog(settings)
+        self.turns: Turns = Turns()
+        self.holder: Consumer | None = None     # exclusive consumer, or the single active one
+        self.delivered_high: i64 = 0
+        self.is_active: bool = False
+        self.is_deleted: bool = False
+        self.damage: str = ""
+        self.had_consumer: bool = False
+        self.last_used: i64 = broker.now
+        self.wake_at: i64 = NEVER
+        self.policy: str = ""
+        self.operator_policy: str = ""
+        self.effective_policy: dict[str, object] = {}
+        self.published: i64 = 0
+        self.delivered: i64 = 0
+        self.delivered_no_ack: i64 = 0
+        self.got: i64 = 0
+        self.got_no_ack: i64 = 0
+        self.redelivered: i64 = 0
+        self.acknowledged: i64 = 0
+        self.idle_since: i64 = broker.now
+
+    def _new_backlog(self, settings: QueueSettings) -> Backlog:
+        broker = self.broker
+        backlog: Backlog
+        if settings.max_priority > 0:
+            backlog = PriorityBacklog(broker.log, broker.infos, broker.budget, settings.max_priority)
+        else:
+            backlog = PlainBacklog(broker.log, broker.infos, broker.budget)
+        backlog.log_id = self.log_id
+        backlog.ttl = settings.message_ttl
+        backlog.writer = self
+        return backlog
+
+    # --- publishing -------------------------------------------------------------------------------------------
+
+    def publish(self, message: Message, waiter: Barrier | None) -> bool:
+        """Enqueue; False when the queue refuses it. `waiter` waits for the entry to be stable if it has to be."""
+        settings = self.settings
+        if (settings.limited or self.damage) and not self._has_place(message):
+            return False
+        ttl = settings.message_ttl
+        if message.info.ttl >= 0 and (ttl < 0 or message.info.ttl < ttl):
+            ttl = message.info.ttl
+        if ttl >= 0:
+            message.expires = self.broker.now + ttl
+        message.index = self.next_index
+        self.next_index += 1
+        self.published += 1
+        if self.keeps and message.persistent:
+            self.log_message(message, 0)
+            if waiter is not None and self.last_waiter is not waiter:
+                self._wait(waiter)
+            self.backlog.push_logged(message)
+        elif self.backlog.has_room(message.size):
+            self.unlogged += 1
+            self.backlog.push(message)
+        else:
+            message.persistent = False
+            self.log_message(message, TRANSIENT)
+            self.backlog.push_logged(message)
+        if not self.is_active:
+            self.activate()
+        if settings.limited and settings.overflow == DROP_HEAD:
+            self._make_place()
+        return True
+
+    def _make_place(self) -> None:
+        """Over the limit the oldest message goes, but not one that a waiting consumer can take."""
+        settings = self.settings
+        backlog = self.backlog
+        if (settings.max_length >= 0 and backlog.count > settings.max_length) \
+                or (settings.max_length_bytes >= 0 and backlog.bytes > settings.max_length_bytes):
+            self.pump()
+            self.enforce_limits()
+
+    def _has_place(self, message: Message) -> bool:
+        if self.damage:
+            return False
+        if self.settings.overflow == DROP_HEAD or not self._is_full(message):
+            return True
+        self.pump()                     # what a waiting consumer can take does not count against the limit
+        self.activate()
+        if not self._is_full(message):
+            return True
+        if self.settings.overflow == REJECT_PUBLISH_DLX:
+            self.broker.dead_letter(self, message, REASONS[OVERFLOW])
+        return False
+
+    def _is_full(self, message: Message) -> bool:
+        settings = self.settings
+        if settings.max_length >= 0 and self.backlog.count >= settings.max_length:
+            return True
+        return settings.max_length_bytes >= 0 and self.backlog.bytes + message.size > settings.max_length_bytes
+
+    # --- delivering -------------------------------------------------------------------------------------------
+
+    def activate(self) -> None:
+        if not self.is_active:
+            self.is_active = True
+            self.broker.active.append(self)
+
+    def pump(self) -> None:
+        """Hand ready messages to consumers that can take them."""
+        backlog = self.backlog
+        now = self.broker.now
+        while backlog.count:
+            consumer = self._taker()
+            if consumer is None:
+                break
+            message = backlog.pop()
+            if message.expires < now:           # one that expires right now still goes to a waiting consumer
+                self.end(message, EXPIRED)
+                continue
+            if message.index >= self.reserved_stably and self._must_wait(message):
+                backlog.put_back(message)
+                break
+            if consumer.no_ack:
+                if message.logged:
+                    self.acked.add(message)
+                self.delivered_no_ack += 1
+            else:
+                self.hold(message)
+                self.delivered += 1
+            if message.redelivered:
+                self.redelivered += 1
+            if message.index >= self.delivered_high:
+                self.delivered_high = message.index + 1
+            consumer.channel.deliver(consumer, message)
+            if self.held > HELD_WINDOW and message.logged:
+                message.content = b""       # the log has it; it is read again if it comes back
+
+    def _taker(self) -> Consumer | None:
+        holder = self.holder
+        if holder is not None:
+            return holder if holder.is_ready() else None
+        return self.turns.take()
+
+    def get(self, waiter: Barrier) -> Message | None:
+        """The next message for basic.get; the caller settles it or holds it. If it has to wait first, `waiter` does."""
+        now = self.broker.now
+        backlog = self.backlog
+        while backlog.count:
+            message = backlog.pop()
+            if message.expires <= now:
+                self.end(message, EXPIRED)
+                continue
+            if message.index >= self.reserved_stably and self._must_wait(message):
+                backlog.put_back(message)
+                self.wait_for_chunk(waiter)
+                return None
+            if message.redelivered:
+                self.redelivered += 1
+            if message.index >= self.delivered_high:
+                self.delivered_high = message.index + 1
+            self.activate()                     # the next one may have expired behind it
+            return message
+        return None
+
+    # --- ending -----------------------------------------------------------------------------------------------
+
+    def acknowledge(self, message: Message) -> None:
+        self._let_go(message)
+        self.acknowledged += 1
+        self.settle(message)
+
+    def settle(self, message: Message) -> None:
+        if message.logged and not self.is_deleted:
+            self.acked.add(message)
+            if not self.is_active:
+                self.activate()
+
+    def requeue(self, message: Message) -> None:
+        """Back to its place, marked as delivered once already."""
+        self._let_go(message)
+        message.redelivered = True
+        if not self.is_deleted:
+            self._load(message)
+            self.backlog.put_back(message)
+            self.activate()
+
+    def reject(self, message: Message) -> None:
+        self._let_go(message)
+        if not self.is_deleted:
+            self.end(message, REJECTED)
+
+    def end(self, message: Message, reason: int) -> None:
+        """A message leaves without being acknowledged: to the dead-letter exchange, or away."""
+        if self.settings.dead_letter_exchange is not None:
+            self._load(message)
+            self.broker.dead_letter(self, message, REASONS[reason])
+            if message.logged:
+                self.note_dead_letter(message, reason)
+        elif message.logged:
+            ended_for(self.dropped, reason).add(message)
+        self.activate()
+
+    def _load(self, message: Message) -> None:
+        if not message.content:
+            message.content = self.backlog.content_at(message.index)
+
+    def purge(self) -> int:
+        count = self.backlog.count
+        ranges, persistent, size = self.backlog.take_all(self.next_index)
+        if ranges:
+            if self.unlogged:
+                self._bridge()
+            self.builder.drop(PURGED, ranges, persistent, size)
+            self.next_index += 1
+            self.kept -= persistent
+            self.kept_bytes -= size
+            self.ended_bytes += size
+        self.activate()
+        return count
+
+    def expire_head(self) -> None:
+        backlog = self.backlog
+        now = self.broker.now
+        expired = backlog.pop_expired(now)
+        while expired is not None:
+            self.end(expired, EXPIRED)
+            expired = backlog.pop_expired(now)
+        when = backlog.next_expiry()
+        if when != NEVER:
+            self.broker.wake_queue_at(self, when)
+
+    def enforce_limits(self) -> None:
+        settings = self.settings
+        if settings.overflow != DROP_HEAD:
+            return
+        backlog = self.backlog
+        while settings.max_length >= 0 and backlog.count > settings.max_length:
+            self.end(backlog.pop(), OVERFLOW)
+        while settings.max_length_bytes >= 0 and backlog.bytes > settings.max_length_bytes and backlog.count:
+            self.end(backlog.pop(), OVERFLOW)
+
+    # --- the turn ---------------------------------------------------------------------------------------------
+
+    def work(self) -> None:
+        """Everything a turn does before sealing. May activate other queues by dead letters."""
+        backlog = self.backlog
+        if backlog.count:
+            if self.turns.everyone:
+                self.pump()
+            if backlog.count:
+                self.expire_head()
+                if self.settings.limited:
+                    self.enforce_limits()
+        if self.kept and self.turns.everyone:
+            self._keep_window_reserved()
+
+    def _keep_window_reserved(self) -> None:
+        """Reserve the next window while half of the last one is left, so that deliveries need not wait for it."""
+        start = self.delivered_high
+        head = self.backlog.head()
+        if head is not None and head.index > start:
+            start = head.index
+        if start + RESERVE // 2 >= self.reserved:
+            self.reserve(start, RESERVE)
+
+    def snapshot(self, *, final: bool) -> Snapshot:
+        """The fold of everything appended so far. Only right after a turn, when nothing is gathered.
+
+        The final one of a clean stop knows exactly what was delivered; any other has to count the reserved window as delivered.
+        """
+        cursor = self.backlog.cursor(self.builder.next_index)
+        live = sorted([*self.backlog.live_below(cursor), *self.held_logged])
+        reserved = self.delivered_high if final else self.reserved
+        return Snapshot(self.log_id, self.builder.epoch, self.builder.next_index, cursor, array("Q", live), reserved,
+                        self.kept, self.kept_bytes)
+
+    # --- consumers and settings -------------------------------------------------------------------------------
+
+    def add_consumer(self, consumer: Consumer) -> None:
+        self.turns.add(consumer)
+        self.is_consumed = True
+        self.had_consumer = True
+        if consumer.exclusive or (self.settings.single_active_consumer and self.holder is None):
+            self.holder = consumer
+        self.activate()
+
+    def remove_consumer(self, consumer: Consumer) -> None:
+        if consumer not in self.turns.everyone:
+            return
+        self.turns.remove(consumer)
+        self.is_consumed = len(self.turns.everyone) > 0
+        self.last_used = self.broker.now
+        if self.holder is consumer:
+            self.holder = None
+            if self.settings.single_active_consumer and self.turns.groups:
+                self.holder = self.turns.groups[0][0]
+        self.activate()
+        if not self.turns.everyone:
+            self._watch_expiry()
+            if self.auto_delete:
+                self.broker.delete_queue(self)
+
+    def touch(self) -> None:
+        """The queue was used: its time to live starts anew."""
+        self.last_used = self.broker.now
+        self._watch_expiry()
+
+    def _watch_expiry(self) -> None:
+        if self.settings.expires > 0 and not self.turns.everyone:
+            self.broker.wake_queue_at(self, self.last_used + self.settings.expires)
+
+    def apply_settings(self, settings: QueueSettings) -> None:
+        self.settings = settings
+        self.backlog.ttl = settings.message_ttl
+        if not settings.single_active_consumer and self.holder is not None and not self.holder.exclusive:
+            self.holder = None
+        self.touch()
+        self.activate()
+
+    def abandon(self) -> None:
+        """The queue is deleted: nobody waits for it any more, and what it holds is forgotten."""
+        waiters = self.waiters
+        self.waiters = []
+        for waiter in waiters:
+            waiter.outstanding -= 1
+            if waiter.outstanding == 0:
+                waiter.passed()
+        self.backlog.take_all(self.next_index)
+        self.backlog.writer = None          # a circle of references would outlive the queue for long
+        self.turns = Turns()
+        self.holder = None
+
+    def on_timer(self) -> None:
+        self.wake_at = NEVER
+        expires = self.settings.expires
+        if expires > 0 and not self.turns.everyone and self.broker.now >= self.last_used + expires:
+            self.broker.delete_queue(self)
+            return
+        self._watch_expiry()
+        self.activate()

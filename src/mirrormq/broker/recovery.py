@@ -1,0 +1,71 @@
+"""A queue's state from what recovery found in its log.
+
+Everything below the cursor that is still live, and everything live between the cursor and the last index that ended, comes into
+memory; from there on every entry is live and stays in the log until its turn comes.
+"""
+from __future__ import annotations
+
+from mypy_extensions import i64
+
+from mirrormq.broker.backlog import PlainBacklog
+from mirrormq.broker.message import Message
+from mirrormq.broker.queue import Queue
+from mirrormq.log.entries import ChunkBuilder
+from mirrormq.log.fold import RecoveredQueue
+
+READ_BYTES = 1 << 20
+
+
+def restore_queue(queue: Queue, found: RecoveredQueue) -> None:
+    queue.damage = found.damage or ""
+    queue.next_index = found.next_index
+    queue.builder = ChunkBuilder(queue.log_id, found.epoch, found.next_index)
+    queue.reserved = found.reserved
+    queue.reserved_stably = found.reserved
+    queue.delivered_high = found.reserved
+    queue.kept = found.count
+    queue.kept_bytes = found.bytes
+    queue.backlog.reserved = found.reserved
+    queue.backlog.forgotten_below = found.next_index
+    if queue.damage:
+        return
+    backlog = queue.backlog
+    for index in found.live:
+        for entry in backlog.log.read(queue.log_id, index, 1)[:1]:
+            if entry.index == index and not backlog.is_forgotten(entry):
+                backlog.put_back(backlog.message_of(entry))
+    if isinstance(backlog, PlainBacklog):
+        _restore_plain(queue, backlog, found)
+    else:
+        for message in _read_live(queue, found, found.next_index):
+            backlog.push_logged(message)
+    queue.activate()
+
+
+def _restore_plain(queue: Queue, backlog: PlainBacklog, found: RecoveredQueue) -> None:
+    start: i64 = found.cursor
+    if found.ended >= start:
+        for message in _read_live(queue, found, found.ended + 1):
+            backlog.put_back(message)
+        start = found.ended + 1
+    backlog.tail = found.count - backlog.count
+    backlog.tail_next = start
+    backlog.tail_persistent = backlog.tail
+    backlog.tail_persistent_bytes = found.bytes - backlog.bytes
+    backlog.count = found.count
+    backlog.bytes = found.bytes
+
+
+def _read_live(queue: Queue, found: RecoveredQueue, end: int) -> list[Message]:
+    backlog = queue.backlog
+    live: list[Message] = []
+    at = found.cursor
+    while at < end:
+        entries = backlog.log.read(queue.log_id, at, READ_BYTES)
+        if not entries:
+            break
+        for entry in entries:
+            if entry.index < end and entry.index not in found.gone and not backlog.is_forgotten(entry):
+                live.append(backlog.message_of(entry))
+        at = entries[-1].index + 1
+    return live

@@ -1,0 +1,57 @@
+"""Waiting for stability: everything that answers (confirm, commit-ok) answers when its log entries are stable.
+
+A barrier counts the chunks it still waits for. Chunks report in the order of the log, so a barrier costs one step for each
+queue and turn, not for each message.
+"""
+from __future__ import annotations
+
+from collections import deque
+
+from mypy_extensions import i64, mypyc_attr
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Barrier:
+    """Something that happens once `outstanding` chunks are stable."""
+
+    def __init__(self) -> None:
+        self.outstanding: i64 = 0
+
+    def passed(self) -> None:
+        raise NotImplementedError
+
+
+class Unstable:
+    """A stretch of the node's log that is not yet stable, and who waits for it."""
+
+    def __init__(self, position: i64, waiters: list[Barrier]) -> None:
+        self.position: i64 = position
+        self.waiters: list[Barrier] = waiters
+
+
+class StabilityQueue:
+    """All stretches in the order of the log."""
+
+    def __init__(self) -> None:
+        self.pending: deque[Unstable] = deque()
+        self.reached: i64 = 0
+
+    def add(self, position: i64, waiters: list[Barrier]) -> None:
+        if position <= self.reached:
+            _pass(waiters)
+        else:
+            self.pending.append(Unstable(position, waiters))
+
+    def reach(self, position: i64) -> None:
+        """Everything up to this position of the log is stable."""
+        self.reached = position
+        pending = self.pending
+        while pending and pending[0].position <= position:
+            _pass(pending.popleft().waiters)
+
+
+def _pass(waiters: list[Barrier]) -> None:
+    for barrier in waiters:
+        barrier.outstanding -= 1
+        if barrier.outstanding == 0:
+            barrier.passed()

@@ -1,0 +1,102 @@
+"""tx.select, tx.commit, tx.rollback: publishes and acknowledgements gathered, then applied together."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mirrormq.broker.exchange import Exchange
+from mirrormq.broker.message import Message
+from mirrormq.broker.stability import Barrier
+from mirrormq.wire.errors import PreconditionFailed
+from mirrormq.wire.methods import TxCommitOk
+
+if TYPE_CHECKING:
+    from mirrormq.broker.channel import Channel, Delivery
+    from mirrormq.broker.queue import Queue
+
+
+class Pending:
+    """One gathered publish."""
+
+    def __init__(self, message: Message, exchange: Exchange, queues: list[Queue], *, mandatory: bool) -> None:
+        self.message: Message = message
+        self.exchange: Exchange = exchange
+        self.queues: list[Queue] = queues
+        self.mandatory: bool = mandatory
+
+
+class CommitBarrier(Barrier):
+    """commit-ok leaves when everything that the transaction did is stable."""
+
+    def __init__(self, channel: Channel) -> None:
+        super().__init__()
+        self.channel: Channel = channel
+        self.outstanding = 1            # until the commit itself has been applied
+
+    def passed(self) -> None:
+        if not self.channel.is_closing:
+            self.channel.send(TxCommitOk())
+            self.channel.resume()
+
+
+class Transaction:
+    def __init__(self, channel: Channel) -> None:
+        self.channel: Channel = channel
+        self.publishes: list[Pending] = []
+        self.acks: list[Delivery] = []
+        self.rejects: list[Delivery] = []
+        self.requeues: list[Delivery] = []
+
+    def add_publish(self, message: Message, exchange: Exchange, queues: list[Queue], *, mandatory: bool) -> None:
+        self.publishes.append(Pending(message, exchange, queues, mandatory=mandatory))
+
+    def add_acks(self, deliveries: list[Delivery]) -> None:
+        self.acks.extend(deliveries)
+
+    def add_rejects(self, deliveries: list[Delivery], *, requeue: bool) -> None:
+        (self.requeues if requeue else self.rejects).extend(deliveries)
+
+    def commit(self) -> None:
+        """Apply everything; the channel waits until it is stable."""
+        channel = self.channel
+        barrier = CommitBarrier(channel)
+        refused = self._publish_all(barrier)
+        self._settle_all(barrier)
+        if refused:
+            raise PreconditionFailed("partial tx completion")
+        channel.suspend()
+        barrier.outstanding -= 1
+        if barrier.outstanding == 0:
+            barrier.passed()
+
+    def _publish_all(self, barrier: Barrier) -> bool:
+        publishes = self.publishes
+        self.publishes = []
+        refused = False
+        connection = self.channel.connection
+        for pending in publishes:
+            vhost = connection.vhost
+            if vhost is not None and pending.exchange.is_delayed \
+                    and connection.broker.delays.hold(vhost, pending.exchange, pending.message, barrier):
+                continue
+            if not pending.queues and pending.mandatory:
+                connection.broker.return_message(self.channel, pending.message, 312, "NO_ROUTE")
+            for queue in pending.queues:
+                if not queue.is_deleted and not queue.publish(pending.message.copy(), barrier):
+                    refused = True
+        return refused
+
+    def _settle_all(self, barrier: Barrier) -> None:
+        acks, rejects, requeues = self.acks, self.rejects, self.requeues
+        self.acks, self.rejects, self.requeues = [], [], []
+        for delivery in acks:
+            if delivery.message.logged and not delivery.queue.is_deleted:
+                delivery.queue.wait_for_chunk(barrier)
+        self.channel.acknowledge(acks)
+        self.channel.turn_away(rejects, requeue=False)
+        self.channel.turn_away(requeues, requeue=True)
+
+    def rollback(self) -> None:
+        """Forget the publishes; what was settled is held again."""
+        back = self.acks + self.rejects + self.requeues
+        self.publishes, self.acks, self.rejects, self.requeues = [], [], [], []
+        self.channel.hold_again(back)
