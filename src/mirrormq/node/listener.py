@@ -1,0 +1,162 @@
+"""Client sockets: one protocol object for each, from accept to close, with the connection machine behind it."""
+from __future__ import annotations
+
+import asyncio
+import ssl
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from mirrormq.broker.auth import is_loopback
+from mirrormq.broker.connection import RUNNING, Connection
+from mirrormq.broker.peer import Peer, Transport
+from mirrormq.node import deadlines
+from mirrormq.node.proxy_protocol import ProxyError, ProxyHeader, parse
+from mirrormq.node.tls import distinguished_name, login_name
+
+if TYPE_CHECKING:
+    from mirrormq.node.runtime import Runtime
+
+WRITE_HIGH: Final = 1 << 20         # bytes waiting in a socket before deliveries pause
+PROXY_LIMIT: Final = 4096
+
+
+class SocketTransport(Transport):
+    """The connection's way out."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+
+    def write(self, data: bytes) -> None:
+        if not self._transport.is_closing():        # uvloop refuses to write to a socket that its peer has closed
+            self._transport.write(data)
+
+    def close(self) -> None:
+        """Close when everything has left; a peer that does not read is not waited for much longer."""
+        self._transport.close()
+        if self._transport.get_write_buffer_size():
+            asyncio.get_running_loop().call_later(deadlines.LAST_WORDS, self._transport.abort)
+
+    def pause_reading(self) -> None:
+        if not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if not self._transport.is_closing():
+            self._transport.resume_reading()
+
+
+class ClientProtocol(asyncio.Protocol):
+    def __init__(self, runtime: Runtime, *, expects_proxy: bool) -> None:
+        self._runtime = runtime
+        self._expects_proxy = expects_proxy
+        self._early = b""
+        self._transport: asyncio.Transport | None = None
+        self._connection: Connection | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        stream = cast("asyncio.Transport", transport)         # uvloop's transports are not subclasses of asyncio's
+        self._transport = stream
+        stream.set_write_buffer_limits(high=WRITE_HIGH)
+        if not self._runtime.admit(self):
+            stream.abort()
+            return
+        timeout = self._runtime.handshake_timeout
+        if timeout is not None:
+            self._deadline = asyncio.get_running_loop().call_later(timeout, self._too_slow)
+        if not self._expects_proxy:
+            self._begin(None)
+
+    def _begin(self, proxied: ProxyHeader | None) -> None:
+        assert self._transport is not None
+        peer = describe_peer(self._transport, proxied, self._runtime.login_from)
+        self._connection = Connection(self._runtime.broker, SocketTransport(self._transport), peer)
+
+    def data_received(self, data: bytes) -> None:
+        runtime = self._runtime
+        runtime.tick()
+        connection = self._connection
+        if connection is None:
+            self._read_proxy_header(data)
+            return
+        connection.receive(data)
+        if self._deadline is not None and connection.state >= RUNNING:
+            self._deadline.cancel()
+            self._deadline = None
+        if not runtime.is_scheduled:
+            runtime.schedule()
+
+    def _read_proxy_header(self, data: bytes) -> None:
+        assert self._transport is not None
+        self._early += data
+        try:
+            header = parse(self._early)
+        except ProxyError as fault:
+            self._runtime.report("error", f"{self._transport.get_extra_info('peername')}: {fault}")
+            self._transport.abort()
+            return
+        if header is None:
+            if len(self._early) > PROXY_LIMIT:
+                self._transport.abort()
+            return
+        self._begin(header)
+        rest, self._early = self._early[header.size:], b""
+        if rest:
+            self.data_received(rest)
+
+    def pause_writing(self) -> None:
+        if self._connection is not None:
+            self._connection.choke()
+
+    def resume_writing(self) -> None:
+        if self._connection is not None:
+            self._runtime.tick()
+            self._connection.relax()
+            self._runtime.schedule()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._runtime.dismiss(self)
+        if self._connection is not None:
+            self._runtime.forget_closing(self._connection)
+            self._runtime.tick()
+            self._connection.end(f"the client's socket closed ({exc})" if exc else "the client closed its socket")
+
+    def _too_slow(self) -> None:
+        self._deadline = None
+        if self._transport is not None and (self._connection is None or self._connection.state < RUNNING):
+            self._runtime.report("error", f"{self._transport.get_extra_info('peername')}: handshake took too long")
+            self._transport.abort()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+
+def describe_peer(transport: asyncio.Transport, proxied: ProxyHeader | None, login_from: tuple[str, str, int]) -> Peer:
+    here = _host_port(transport.get_extra_info("sockname"))
+    there = _host_port(transport.get_extra_info("peername"))
+    local = is_loopback(there[0])
+    if proxied is not None and proxied.source is not None and proxied.destination is not None:
+        there, here = proxied.source, proxied.destination
+        local = local and is_loopback(there[0])     # whoever reaches the port may claim any address in the header
+    tls, name = _tls_of(transport, login_from)
+    return Peer(there[0], there[1], here[0], here[1], is_loopback=local, tls=tls, certificate_name=name)
+
+
+def _host_port(address: Any) -> tuple[str, int]:
+    return (str(address[0]), int(address[1])) if address else ("unknown", 0)
+
+
+def _tls_of(transport: asyncio.Transport, login_from: tuple[str, str, int]) -> tuple[dict[str, str] | None, str | None]:
+    tls_object: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
+    if tls_object is None:
+        return None, None
+    cipher = tls_object.cipher()
+    certificate = tls_object.getpeercert()
+    details = {"protocol": str(tls_object.version()), "cipher": cipher[0] if cipher else ""}
+    if certificate:
+        details |= {"subject": distinguished_name(certificate), "issuer": distinguished_name(certificate, "issuer"),
+                    "validity": f"{certificate['notBefore']} - {certificate['notAfter']}"}
+    how, san_type, san_index = login_from
+    return details, login_name(certificate, how, san_type=san_type, san_index=san_index) if certificate else None

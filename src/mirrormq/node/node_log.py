@@ -1,0 +1,145 @@
+"""The broker's log on the node's disk: appends go to the store, commits to the committer, recovery back into the queues."""
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Protocol
+
+from mirrormq.broker.broker import Broker
+from mirrormq.broker.ports import LogPort
+from mirrormq.broker.recovery import restore_queue
+from mirrormq.log.committer import Committer
+from mirrormq.log.entries import Entry
+from mirrormq.log.keeper import Keeper
+from mirrormq.log.snapshot import Snapshot
+from mirrormq.log.store import Store
+
+log = logging.getLogger("mirrormq")
+BEHIND: Final = 32 << 20            # bytes gathered and not yet on disk beyond which publishers wait
+CAUGHT_UP: Final = 8 << 20
+TRIM_AFTER: Final = 4 << 20         # bytes of messages that went since a queue's segments were last looked at
+
+
+class OnBusy(Protocol):
+    def __call__(self, *, is_behind: bool) -> None: ...
+
+
+class NodeLog(LogPort):
+    def __init__(self, directory: Path, on_durable: Callable[[int], None], on_fault: Callable[[str | None], None],
+                 on_busy: OnBusy) -> None:
+        super().__init__()
+        self.store = Store(directory)
+        self.has_news = False
+        self._wants_sync = False
+        self._is_busy = False
+        self._on_durable = on_durable
+        self._on_fault = on_fault
+        self._on_busy = on_busy
+        self._broker: Broker | None = None
+        self._committer: Committer | None = None
+        self._keeping: asyncio.Task[None] | None = None
+
+    def attach(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def recover(self, loop: asyncio.AbstractEventLoop) -> list[str]:
+        """Open the store and give every queue back what its log holds. Returns sentences for the operator."""
+        broker = self._broker
+        assert broker is not None
+        recovery = self.store.open()
+        self.position = self.store.position
+        self._committer = Committer(self.store, loop, self._durable, self._on_fault)
+        keeper = Keeper(self.store, self._committer, loop, self._snapshot, self._on_fault)
+        self._keeping = loop.create_task(keeper.run(), name="keeping the log small")
+        self._keeping.add_done_callback(_complain)
+        notes = list(recovery.notes)
+        for log_id, found in recovery.queues.items():
+            queue = broker.queues_by_log.get(log_id)
+            if queue is None:
+                self.store.drop(log_id)
+                self.has_news = True
+            else:
+                restore_queue(queue, found)
+                if found.damage:
+                    notes.append(f"queue '{queue.name}' in vhost '{queue.vhost}' is not served: {found.damage}")
+            broker.next_log_id = max(broker.next_log_id, log_id + 1)
+        return notes
+
+    # --- the broker's side ----------------------------------------------------------------------------------------
+
+    def append(self, log_id: int, first_index: int, count: int, chunk: bytes, *, sync: bool) -> None:
+        self.store.append(log_id, first_index, count, chunk)
+        self.position = self.store.position
+        self.has_news = True
+        if sync:
+            self._wants_sync = True
+
+    def read(self, log_id: int, index: int, max_bytes: int) -> list[Entry]:
+        return self.store.read(log_id, index, max_bytes)
+
+    def drop(self, log_id: int) -> None:
+        self.store.drop(log_id)
+        self.has_news = True
+
+    # --- the node's side ------------------------------------------------------------------------------------------
+
+    def kick(self) -> None:
+        """Once a turn: commit what was appended."""
+        assert self._committer is not None
+        self._committer.kick(sync=self._wants_sync)
+        self.has_news = False
+        self._wants_sync = False
+        if not self._is_busy and self.store.pending_bytes > BEHIND:
+            self._is_busy = True
+            self._on_busy(is_behind=True)
+
+    def _durable(self, position: int) -> None:
+        self._on_durable(position)
+        if self._is_busy and self.store.pending_bytes < CAUGHT_UP:
+            self._is_busy = False
+            self._on_busy(is_behind=False)
+
+    def _snapshot(self, log_id: int) -> Snapshot | None:
+        """A queue's state for the log. What the broker has gathered is sealed first, so that state and log agree."""
+        broker = self._broker
+        assert broker is not None
+        if broker.active:
+            broker.turn()
+        queue = broker.queues_by_log.get(log_id)
+        return None if queue is None else queue.snapshot(final=False)
+
+    def trim(self) -> None:
+        """From time to time: give up segments of queues from which much has gone, without waiting for the log to roll."""
+        broker = self._broker
+        assert broker is not None
+        for queue in list(broker.queues_by_log.values()):
+            if queue.ended_bytes > TRIM_AFTER and not queue.damage:
+                queue.ended_bytes = 0
+                kept = self.store.queue(queue.log_id)
+                snapshot = self._snapshot(queue.log_id) if kept is not None and kept.segments else None
+                if snapshot is not None:
+                    self.store.trim(queue.log_id, snapshot)
+                    self.has_news = True
+
+    async def close(self) -> None:
+        """Everything durable, and for each queue a snapshot that knows exactly what was delivered."""
+        broker = self._broker
+        assert broker is not None
+        if self._committer is None:
+            return
+        for queue in list(broker.queues_by_log.values()):
+            if queue.keeps and not queue.damage and queue.next_index > 1:
+                self.store.put_snapshot(queue.snapshot(final=True))
+        await self._committer.drain()
+        if self._keeping is not None:
+            self._keeping.cancel()
+            await asyncio.gather(self._keeping, return_exceptions=True)
+        self.store.close()
+
+
+def _complain(task: asyncio.Task[None]) -> None:
+    """The task runs until it is cancelled; if it ends otherwise, the log would grow for ever, unseen."""
+    if not task.cancelled():
+        log.critical("the log is not kept small any more; restart the node", exc_info=task.exception())
