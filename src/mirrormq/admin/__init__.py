@@ -1,0 +1,1 @@
+"""The admin door: RabbitMQ's management HTTP API for one node, and how tools on the same machine find it."""

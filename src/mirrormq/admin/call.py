@@ -1,0 +1,137 @@
+"""One request on its way to its handler: who asks, what the path names, the query and the body."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from mirrormq.admin.access import Gate, Principal
+from mirrormq.admin.errors import bad_request, key_missing, missing, not_found
+from mirrormq.admin.rates import Rates
+from mirrormq.broker.broker import Broker
+from mirrormq.broker.vhost import VirtualHost
+from mirrormq.node.runtime import Runtime
+
+Json = dict[str, Any]
+EMPTY: Final = b""
+
+
+class Answer:
+    """`body` is encoded as JSON unless it is bytes; None is an empty body."""
+
+    def __init__(self, status: int, body: object = None, headers: dict[str, str] | None = None) -> None:
+        self.status = status
+        self.body = body
+        self.headers = headers or {}
+
+
+class State:
+    """What the requests of one node share."""
+
+    def __init__(self, runtime: Runtime, gate: Gate, rates: Rates) -> None:
+        self.runtime = runtime
+        self.broker: Broker = runtime.broker
+        self.gate = gate
+        self.rates = rates
+
+
+class Call:
+    def __init__(self, state: State, principal: Principal, args: Mapping[str, str], query: Mapping[str, str],
+                 headers: Mapping[str, str], raw: bytes) -> None:
+        self.state = state
+        self.runtime = state.runtime
+        self.broker = state.broker
+        self.principal = principal
+        self.args = args
+        self.query = query
+        self.headers = headers
+        self.raw = raw
+        self._body: Json | None = None
+
+    # --- what the path names --------------------------------------------------------------------------------------
+
+    def vhost(self) -> VirtualHost:
+        found = self.broker.vhosts.get(self.args["vhost"])
+        if found is None:
+            raise not_found()
+        return found
+
+    def vhost_to_change(self) -> VirtualHost:
+        """For PUT and POST, which name a missing virtual host in another way."""
+        found = self.broker.vhosts.get(self.args["vhost"])
+        if found is None:
+            raise missing("vhost_not_found")
+        return found
+
+    def vhosts(self) -> list[VirtualHost]:
+        """The one of the path, or all that the caller may see, by name."""
+        if "vhost" in self.args:
+            return [self.vhost()]
+        everyone = sorted(self.broker.vhosts.values(), key=lambda vhost: vhost.name)
+        return self.principal.visible(everyone)
+
+    def flag(self, name: str) -> bool:
+        return self.query.get(name) == "true"
+
+    # --- the body -------------------------------------------------------------------------------------------------
+
+    @property
+    def body(self) -> Json:
+        if self._body is None:
+            self._body = parse_object(self.raw, "not_json")
+        return self._body
+
+    def need(self, key: str) -> Any:
+        if key not in self.body:
+            raise key_missing(key)
+        return self.body[key]
+
+    def need_text(self, key: str) -> str:
+        value = self.need(key)
+        if not isinstance(value, str):
+            raise bad_request(["not_string", value])
+        return value
+
+    def boolean(self, key: str, *, default: bool) -> bool:
+        return as_boolean(self.body.get(key, default))
+
+
+Handler = Callable[[Call], Answer | Awaitable[Answer]]
+
+
+def parse_object(raw: bytes, complaint: str) -> Json:
+    """A JSON object; nothing at all counts as an empty one."""
+    if not raw.strip():
+        return {}
+    try:
+        value = json.loads(raw)
+    except (ValueError, RecursionError):
+        raise bad_request(complaint) from None
+    if not isinstance(value, dict):
+        raise bad_request(complaint)
+    return value
+
+
+def as_boolean(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    if value in ("true", "false"):
+        return value == "true"
+    raise bad_request(["not_boolean", value])
+
+
+def as_integer(value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lstrip("-").isdecimal() and value.isascii():
+        return int(value)
+    raise bad_request(["not_integer", value])
+
+
+def created(*, is_new: bool) -> Answer:
+    return Answer(201 if is_new else 204)
+
+
+def done() -> Answer:
+    return Answer(204)

@@ -1,0 +1,204 @@
+"""A queue as the API shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from mirrormq.admin.call import Json, State
+from mirrormq.admin.rates import Span
+from mirrormq.admin.values import from_table
+from mirrormq.broker.backlog import ENTRY_OVERHEAD, PlainBacklog
+from mirrormq.broker.consumer import Consumer
+from mirrormq.broker.queue import Queue
+from mirrormq.wire.properties import decode_properties
+
+LENGTHS: Final = ("messages", "messages_ready", "messages_unacknowledged")
+FLOWS: Final = (
+    "ack", "deliver", "deliver_get", "deliver_no_ack", "get", "get_empty", "get_no_ack", "publish", "redeliver",
+)  # fmt: skip
+COLLECTOR: Final = {
+    "fullsweep_after": 0, "max_heap_size": 0, "min_bin_vheap_size": 0, "min_heap_size": 0, "minor_gcs": 0,
+}  # fmt: skip
+QUEUE_COST: Final = 4096        # bytes that an empty queue takes, about
+
+
+def span_of(query: Mapping[str, str], name: str) -> Span | None:
+    """`name`_age and `name`_incr, both in seconds, if both are there and make sense."""
+    age, step = query.get(f"{name}_age", ""), query.get(f"{name}_incr", "")
+    if not (age.isascii() and age.isdecimal() and step.isascii() and step.isdecimal()) or int(step) == 0:
+        return None
+    return Span(min(int(age), 86_400) * 1000, int(step) * 1000)
+
+
+def timestamp(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def queue_counters(queue: Queue) -> dict[str, int]:
+    ready, held = queue.backlog.count, queue.held
+    return {
+        "messages": ready + held, "messages_ready": ready, "messages_unacknowledged": held,
+        "ack": queue.acknowledged, "deliver": queue.delivered, "deliver_no_ack": queue.delivered_no_ack,
+        "deliver_get": queue.delivered + queue.delivered_no_ack + queue.got + queue.got_no_ack,
+        "get": queue.got, "get_empty": 0, "get_no_ack": queue.got_no_ack, "publish": queue.published,
+        "redeliver": queue.redelivered,
+    }  # fmt: skip
+
+
+class QueueView:
+    """Shows queues to one request."""
+
+    def __init__(self, state: State, query: Mapping[str, str]) -> None:
+        self._state = state
+        self._node = state.broker.node_name
+        self._lengths = span_of(query, "lengths")
+        self._flows = span_of(query, "msg_rates")
+        self._is_short = query.get("disable_stats") == "true"
+        self._has_totals = query.get("enable_queue_totals") == "true"
+
+    def show(self, queue: Queue) -> Json:
+        """One row of a list."""
+        if self._is_short:
+            return self._short(queue)
+        counters = queue_counters(queue)
+        key = ("queue", queue.vhost, queue.name)
+        is_quiet = self._state.rates.is_quiet(key, counters)
+        wants_samples = self._lengths is not None or self._flows is not None
+        figures = self._state.rates.look(key, counters, self._state.broker.now, keep=wants_samples)
+        row = self._static(queue) | _bytes(queue) | _consumers(queue) | figures.fields(LENGTHS, self._lengths)
+        if is_quiet:
+            row["idle_since"] = timestamp(queue.last_used)
+        if counters["publish"] or counters["deliver_get"]:
+            row["message_stats"] = figures.fields(FLOWS, self._flows)
+        return row
+
+    def show_whole(self, queue: Queue) -> Json:
+        """The queue alone, with its consumers."""
+        row = self.show(queue)
+        if self._is_short:
+            return row
+        consumers = [show_consumer(consumer, self._node) for consumer in queue.turns.everyone]
+        return {"consumer_details": consumers, "deliveries": [], "incoming": [], **row}
+
+    def _short(self, queue: Queue) -> Json:
+        row: Json = {
+            "arguments": from_table(queue.arguments.table), "auto_delete": queue.auto_delete, "durable": queue.durable,
+            "exclusive": queue.exclusive, "name": queue.name, "node": self._node, "state": state_of(queue),
+            "type": "classic", "vhost": queue.vhost,
+        }  # fmt: skip
+        if queue.policy:
+            row["policy"] = queue.policy
+        if self._has_totals:
+            counters = queue_counters(queue)
+            row |= {name: counters[name] for name in LENGTHS}
+        return row | mirrors_of(queue)
+
+    def _static(self, queue: Queue) -> Json:
+        row: Json = {
+            "arguments": from_table(queue.arguments.table), "auto_delete": queue.auto_delete,
+            "backing_queue_status": _backing(queue), "durable": queue.durable,
+            "effective_policy_definition": queue.effective_policy, "exclusive": queue.exclusive,
+            "garbage_collection": COLLECTOR, "head_message_timestamp": _head_timestamp(queue), "name": queue.name,
+            "node": self._node, "operator_policy": queue.operator_policy or None, "policy": queue.policy or None,
+            "recoverable_slaves": None, "reductions": 0, "reductions_details": {"rate": 0.0},
+            "state": state_of(queue), "type": "classic", "vhost": queue.vhost,
+        }  # fmt: skip
+        if queue.owner is not None:
+            peer = queue.owner.peer
+            row["owner_pid_details"] = {"name": queue.owner.name, "peer_host": peer.host, "peer_port": peer.port}
+        return row | mirrors_of(queue)
+
+
+def state_of(queue: Queue) -> str:
+    return "crashed" if queue.damage else "running"
+
+
+def mirrors_of(queue: Queue) -> Json:
+    """A queue that a policy mirrors shows where; on a node alone there is nowhere."""
+    if "ha-mode" not in queue.effective_policy:
+        return {}
+    return {"recoverable_slaves": [], "slave_nodes": [], "synchronised_slave_nodes": []}
+
+
+def _bytes(queue: Queue) -> Json:
+    """Sizes, and how much of the backlog is in memory: the rest is only in the log."""
+    backlog = queue.backlog
+    paged, paged_bytes = _paged_out(queue)
+    ready_ram = backlog.count - paged
+    in_memory = backlog.bytes - paged_bytes + queue.held_bytes
+    return {
+        "memory": QUEUE_COST + in_memory + (ready_ram + queue.held) * ENTRY_OVERHEAD,
+        "message_bytes": backlog.bytes + queue.held_bytes, "message_bytes_paged_out": paged_bytes,
+        "message_bytes_persistent": queue.kept_bytes,
+        "message_bytes_ram": in_memory,
+        "message_bytes_ready": backlog.bytes, "message_bytes_unacknowledged": queue.held_bytes,
+        "messages_paged_out": paged, "messages_persistent": queue.kept, "messages_ram": ready_ram + queue.held,
+        "messages_ready_ram": ready_ram, "messages_unacknowledged_ram": queue.held,
+    }  # fmt: skip
+
+
+def _paged_out(queue: Queue) -> tuple[int, int]:
+    backlog = queue.backlog
+    if not isinstance(backlog, PlainBacklog) or not backlog.tail:
+        return 0, 0
+    returned = sum([message.size for _, message in backlog.returned])
+    return backlog.tail, max(0, backlog.bytes - backlog.window_bytes - returned)
+
+
+def _head_timestamp(queue: Queue) -> int | None:
+    """Of a message that is in memory anyway; nothing is read from disk to show a list."""
+    backlog = queue.backlog
+    if not isinstance(backlog, PlainBacklog) or not (backlog.window or backlog.returned):
+        return None
+    head = backlog.head()
+    return None if head is None else decode_properties(head.info.properties, 0).timestamp
+
+
+def _backing(queue: Queue) -> Json:
+    return {
+        "delta": ["delta", "undefined", 0, 0, "undefined"], "len": queue.backlog.count,
+        "mode": "lazy" if queue.settings.queue_mode == "lazy" else "default",
+        "next_deliver_seq_id": queue.delivered_high, "next_seq_id": queue.next_index, "q1": 0, "q2": 0, "q3": 0,
+        "q4": queue.backlog.count, "target_ram_count": "infinity", "version": 2,
+    }  # fmt: skip
+
+
+def _consumers(queue: Queue) -> Json:
+    everyone = queue.turns.everyone
+    holder = queue.holder
+    capacity: float = 0
+    if everyone:
+        capacity = 1.0 if not queue.backlog.count or any(consumer.is_ready() for consumer in everyone) else 0.0
+    is_single = holder is not None and not holder.exclusive
+    return {
+        "consumer_capacity": capacity, "consumer_utilisation": capacity, "consumers": len(everyone),
+        "exclusive_consumer_tag": holder.tag if holder is not None and holder.exclusive else None,
+        "single_active_consumer_tag": holder.tag if holder is not None and is_single else None,
+    }  # fmt: skip
+
+
+def activity_of(consumer: Consumer) -> str:
+    """up, or with a single active consumer: single_active or waiting."""
+    queue = consumer.queue
+    if not queue.settings.single_active_consumer:
+        return "up"
+    return "single_active" if queue.holder is consumer else "waiting"
+
+
+def show_consumer(consumer: Consumer, node: str) -> dict[str, Any]:
+    channel = consumer.channel
+    connection = channel.connection
+    status = activity_of(consumer)
+    return {
+        "ack_required": not consumer.no_ack, "active": status != "waiting", "activity_status": status,
+        "arguments": from_table(consumer.arguments),
+        "channel_details": {
+            "connection_name": connection.name, "name": f"{connection.name} ({channel.number})", "node": node,
+            "number": channel.number, "peer_host": connection.peer.host, "peer_port": connection.peer.port,
+            "user": connection.user.name if connection.user is not None else "",
+        },
+        "consumer_tag": consumer.tag, "exclusive": consumer.exclusive, "prefetch_count": int(consumer.limit),
+        "queue": {"name": consumer.queue.name, "vhost": consumer.queue.vhost},
+    }  # fmt: skip

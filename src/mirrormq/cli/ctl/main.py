@@ -1,0 +1,85 @@
+"""From the command line to an exit code."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from mirrormq.cli.ctl import grammar, usage
+from mirrormq.cli.ctl.catalogue import BY_NAME, Command
+from mirrormq.cli.ctl.context import Context
+from mirrormq.cli.ctl.faults import OK, USAGE, Failure, Misuse
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        code = run(given)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = OK
+    except KeyboardInterrupt:
+        code = 130
+    raise SystemExit(code)
+
+
+def run(given: list[str]) -> int:
+    line = grammar.parse(given)
+    if not line.words:
+        print(usage.overview(), file=sys.stderr)
+        return USAGE
+    name = line.words[0]
+    if name == "help":
+        return _help(line.words[1:], line.values)
+    command = BY_NAME.get(name)
+    if command is None:
+        return _unknown(name)
+    if "help" in line.values:
+        print(usage.help_of(command))
+        return OK
+    return _run(command, line, given)
+
+
+def _run(command: Command, line: grammar.Line, given: list[str]) -> int:
+    args = line.words[1:]
+    try:
+        grammar.check_options(line, command.options)
+        if len(args) < command.least:
+            raise Misuse("not enough arguments.")
+        if len(args) > command.most:
+            raise Misuse("too many arguments.")
+        command.run(Context(args, line.values))
+    except Misuse as misuse:
+        sys.stdout.flush()
+        print(f"Error (argument validation): {misuse.text}\nArguments given:\n\t{' '.join(given)}\n\n"
+              f"{usage.usage_of(command)}", file=sys.stderr)
+        return misuse.code
+    except Failure as failure:
+        sys.stdout.flush()
+        print(failure.sentence(), file=sys.stderr)
+        return failure.code
+    return OK
+
+
+def _help(words: list[str], values: grammar.Values) -> int:
+    if "list-commands" in values:
+        print(usage.list_commands())
+    elif not words:
+        print(usage.overview())
+    elif words[0] in BY_NAME:
+        print(usage.help_of(BY_NAME[words[0]]))
+    else:
+        print(f"Error:\n\nCommand '{words[0]}' not found.", file=sys.stderr)
+        return USAGE
+    return OK
+
+
+def _unknown(name: str) -> int:
+    near = difflib.get_close_matches(name, BY_NAME, 1, 0.75)
+    print(f"\nCommand '{name}' not found. ", file=sys.stderr)
+    print(f"Did you mean '{near[0]}'? " if near else usage.overview(), file=sys.stderr)
+    return USAGE

@@ -1,0 +1,157 @@
+"""Lists of what clients made: queues, exchanges, bindings, connections, channels, consumers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from mirrormq.cli.ctl.client import part
+from mirrormq.cli.ctl.context import Context
+from mirrormq.cli.ctl.faults import Misuse
+from mirrormq.cli.ctl.terms import Arguments, pid
+
+Source = dict[str, Any]
+Column = Callable[[Source, str], object]
+"""From a row of the API and the node's name to a value."""
+
+
+def _same(name: str, absent: object = None) -> Column:
+    return lambda row, _: row.get(name, absent)
+
+
+def _columns(*names: str) -> dict[str, Column]:
+    return {name: _same(name) for name in names}
+
+
+def _arguments(name: str) -> Column:
+    return lambda row, _: Arguments(row.get(name) or {})
+
+
+def _flow(name: str) -> Column:
+    return lambda row, _: row.get("message_stats", {}).get(name, 0)
+
+
+def _owner_pid(row: Source, node: str) -> str:
+    owner = row.get("owner_pid_details")
+    return pid(node, "connection", owner["name"]) if owner else ""
+
+
+QUEUES: Final[dict[str, Column]] = _columns(
+    "auto_delete", "consumer_capacity", "consumer_utilisation", "consumers", "durable", "exclusive",
+    "exclusive_consumer_tag", "head_message_timestamp", "memory", "message_bytes", "message_bytes_persistent",
+    "message_bytes_ram", "message_bytes_ready", "message_bytes_unacknowledged", "messages", "messages_persistent",
+    "messages_ram", "messages_ready", "messages_ready_ram", "messages_unacknowledged", "messages_unacknowledged_ram",
+    "name", "operator_policy", "single_active_consumer_tag", "state", "type", "vhost",
+) | {
+    "arguments": _arguments("arguments"), "effective_policy_definition": _arguments("effective_policy_definition"),
+    "policy": lambda row, _: row.get("policy") or "", "disk_reads": lambda *_: 0, "disk_writes": lambda *_: 0,
+    "pid": lambda row, node: pid(node, "queue", row["vhost"], row["name"]),
+    "owner_pid": _owner_pid, "exclusive_consumer_pid": lambda *_: "",
+    "leader": lambda row, _: row["node"], "members": lambda row, _: [row["node"], *row.get("slave_nodes", [])],
+    "online": lambda row, _: [row["node"], *row.get("slave_nodes", [])],
+    "slave_pids": lambda row, _: row.get("slave_nodes", ""), "mirror_pids": lambda row, _: row.get("slave_nodes", ""),
+    "synchronised_slave_pids": lambda row, _: row.get("synchronised_slave_nodes", ""),
+    "synchronised_mirror_pids": lambda row, _: row.get("synchronised_slave_nodes", ""),
+}  # fmt: skip
+EXCHANGES: Final[dict[str, Column]] = _columns("name", "type", "durable", "auto_delete", "internal") | {
+    "arguments": _arguments("arguments"), "policy": lambda row, _: row.get("policy") or "",
+}  # fmt: skip
+BINDINGS: Final[dict[str, Column]] = {
+    "source_name": _same("source"), "source_kind": lambda *_: "exchange", "destination_name": _same("destination"),
+    "destination_kind": _same("destination_type"), "routing_key": _same("routing_key"),
+    "arguments": _arguments("arguments"),
+}  # fmt: skip
+CONNECTIONS: Final[dict[str, Column]] = _columns(
+    "name", "port", "host", "peer_port", "peer_host", "ssl", "ssl_protocol", "ssl_key_exchange", "ssl_cipher",
+    "ssl_hash", "peer_cert_subject", "peer_cert_issuer", "peer_cert_validity", "state", "channels",
+    "auth_mechanism", "user", "vhost", "timeout", "frame_max", "channel_max", "recv_oct", "recv_cnt", "send_oct",
+    "send_cnt", "send_pend", "connected_at", "node", "user_provided_name",
+) | {
+    "pid": lambda row, node: pid(node, "connection", row["name"]), "client_properties": _arguments("client_properties"),
+    "protocol": lambda *_: "{0,9,1}",
+}  # fmt: skip
+CHANNELS: Final[dict[str, Column]] = _columns(
+    "name", "number", "user", "vhost", "transactional", "confirm", "consumer_count", "messages_unacknowledged",
+    "messages_uncommitted", "acks_uncommitted", "messages_unconfirmed", "prefetch_count", "global_prefetch_count",
+    "state",
+) | {
+    "pid": lambda row, node: pid(node, "channel", row["name"]),
+    "connection": lambda row, node: pid(node, "connection", row["connection_details"]["name"]),
+    "connection_details": lambda row, _: row["connection_details"]["name"],
+}  # fmt: skip
+CONSUMERS: Final[dict[str, Column]] = {
+    "queue_name": lambda row, _: row["queue"]["name"],
+    "channel_pid": lambda row, node: pid(node, "channel", row["channel_details"]["name"]),
+    "consumer_tag": _same("consumer_tag"), "ack_required": _same("ack_required"),
+    "prefetch_count": _same("prefetch_count"), "active": _same("active"),
+    "activity_status": _same("activity_status"), "arguments": _arguments("arguments"),
+}  # fmt: skip
+
+
+def wanted(context: Context, known: dict[str, Column], default: tuple[str, ...]) -> list[str]:
+    """The columns of the command line, in words or with commas."""
+    names = [name for word in context.args for name in word.split(",") if name] or list(default)
+    unknown = sorted({name for name in names if name not in known})
+    if unknown:
+        raise Misuse(f"Info key(s) {','.join(unknown)} are not supported")
+    return names
+
+
+def _show(context: Context, rows: list[Source], names: list[str], known: dict[str, Column]) -> None:
+    node = context.node if "pid" in "".join(names) or "connection" in names else ""
+    context.out.table(names, [{name: known[name](row, node) for name in names} for row in rows])
+
+
+def _in_vhost(context: Context, path: str) -> list[Source]:
+    """Nothing, without a word, where the virtual host does not exist."""
+    answer = context.client.request("GET", f"{path}/{context.vhost_part}")
+    return list(answer.body) if answer.is_good else []
+
+
+def list_queues(context: Context) -> None:
+    names = wanted(context, QUEUES, ("name", "messages"))
+    timeout = context.values.get("timeout")
+    seconds = f"{float(timeout):.1f}" if isinstance(timeout, float) else "60.0"
+    context.out.banner(f"Timeout: {seconds} seconds ...")
+    context.out.banner(f"Listing queues for vhost {context.vhost} ...")
+    rows = [] if context.flag("offline") else _in_vhost(context, "/api/queues")
+    _show(context, rows, names, QUEUES)
+
+
+def list_exchanges(context: Context) -> None:
+    names = wanted(context, EXCHANGES, ("name", "type"))
+    context.out.banner(f"Listing exchanges for vhost {context.vhost} ...")
+    _show(context, _in_vhost(context, "/api/exchanges"), names, EXCHANGES)
+
+
+def list_bindings(context: Context) -> None:
+    names = wanted(context, BINDINGS, tuple(BINDINGS))
+    context.out.banner(f"Listing bindings for vhost {context.vhost}...")
+    _show(context, _in_vhost(context, "/api/bindings"), names, BINDINGS)
+
+
+def list_connections(context: Context) -> None:
+    names = wanted(context, CONNECTIONS, ("user", "peer_host", "peer_port", "state"))
+    context.out.banner("Listing connections ...")
+    _show(context, context.client.get("/api/connections"), names, CONNECTIONS)
+
+
+def list_channels(context: Context) -> None:
+    names = wanted(context, CHANNELS, ("pid", "user", "consumer_count", "messages_unacknowledged"))
+    context.out.banner("Listing channels ...")
+    _show(context, context.client.get("/api/channels"), names, CHANNELS)
+
+
+def list_consumers(context: Context) -> None:
+    default = tuple(name for name in CONSUMERS if name != "activity_status")
+    names = wanted(context, CONSUMERS, default)
+    context.out.banner(f"Listing consumers in vhost {context.vhost} ...")
+    ordered = [name for name in CONSUMERS if name in names]
+    _show(context, _in_vhost(context, "/api/consumers"), ordered, CONSUMERS)
+
+
+# --- queues ---------------------------------------------------------------------------------------------------------
+
+
+def queue_path(context: Context) -> str:
+    return f"/api/queues/{context.vhost_part}/{part(context.arg(0))}"

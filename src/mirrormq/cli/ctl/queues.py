@@ -1,0 +1,108 @@
+"""Commands on one queue, and on connections."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from mirrormq.cli.ctl.client import part
+from mirrormq.cli.ctl.context import Context
+from mirrormq.cli.ctl.faults import UNAVAILABLE, USAGE, Failure, refused
+from mirrormq.cli.ctl.objects import queue_path
+from mirrormq.cli.ctl.terms import pid
+
+
+def purge_queue(context: Context) -> None:
+    context.out.banner(f"Purging queue '{context.arg(0)}' in vhost '{context.vhost}' ...")
+    _on_queue(context, "DELETE", "/contents")
+
+
+def sync_queue(context: Context) -> None:
+    context.out.banner(f"Synchronising queue '{context.arg(0)}' in vhost '{context.vhost}' ...")
+    _on_queue(context, "POST", "/actions", {"action": "sync"})
+
+
+def cancel_sync_queue(context: Context) -> None:
+    context.out.banner(f"Stopping synchronising queue '{context.arg(0)}' in vhost '{context.vhost}' ...")
+    _on_queue(context, "POST", "/actions", {"action": "cancel_sync"})
+    context.out.banner("not_syncing")
+
+
+def _on_queue(context: Context, method: str, action: str, body: object = None) -> None:
+    answer = context.client.request(method, queue_path(context) + action, body)
+    if answer.status == 404:
+        raise Failure(UNAVAILABLE, "not_found")
+    if not answer.is_good:
+        raise refused(answer.reason)
+    context.done()
+
+
+def delete_queue(context: Context) -> None:
+    conditions = [word for word in ("unused", "empty") if context.flag(f"if-{word}")]
+    clause = " if queue is " + " and ".join(conditions) if conditions else ""
+    context.out.banner(f"Deleting queue '{context.arg(0)}' on vhost '{context.vhost}'{clause} ...")
+    path = queue_path(context)
+    queue = context.client.request("GET", path + "?columns=messages_ready")
+    query = "&".join(f"if-{word}=true" for word in conditions)
+    answer = context.client.request("DELETE", f"{path}?{query}")
+    if answer.status == 404 or not queue.is_good:
+        raise Failure(USAGE, "Queue not found")
+    if not answer.is_good:
+        raise Failure(USAGE, _why_kept(str(answer.reason)))
+    context.out.say(f"Queue was successfully deleted with {queue.body['messages_ready']} ready messages")
+
+
+def _why_kept(reason: str) -> str:
+    if reason.endswith("in use"):
+        return "Queue is in use"
+    return "Queue is not empty" if reason.endswith("not empty") else reason
+
+
+# --- connections ----------------------------------------------------------------------------------------------------
+
+
+def close_connection(context: Context) -> None:
+    """By name, or by what `list_connections pid` shows."""
+    wanted, reason = context.args
+    context.out.banner(f"Closing connection {wanted}, reason: {reason}...")
+    known = context.client.get("/api/connections?columns=name")
+    names = [row["name"] for row in known]
+    matching = [name for name in names if wanted in (name, pid(context.node, "connection", name))]
+    if not matching:
+        raise Failure(UNAVAILABLE, f'Error:\n{{:invalid_pid_syntax, "{wanted}"}}')
+    for name in matching:
+        _close(context, name, reason)
+    context.done()
+
+
+def _close(context: Context, name: str, reason: str) -> None:
+    answer = context.client.request("DELETE", f"/api/connections/{part(name)}", headers={"X-Reason": reason})
+    if not answer.is_good and answer.status != 404:
+        raise refused(answer.reason)
+
+
+def close_all_connections(context: Context) -> None:
+    everywhere = context.flag("global")
+    where = "" if everywhere else f" in vhost {context.vhost}"
+    reason = context.arg(0)
+    context.out.banner(f"Closing all connections{where}, reason: {reason}...")
+    path = "/api/connections" if everywhere else f"/api/vhosts/{context.vhost_part}/connections"
+    answer = context.client.request("GET", path + "?columns=name")
+    names = [row["name"] for row in answer.body] if answer.is_good else []
+    limit, delay = context.values.get("limit"), context.values.get("per-connection-delay")
+    if isinstance(limit, int) and limit > 0:
+        names = names[:limit]
+    for name in names:
+        _close(context, name, reason)
+        if isinstance(delay, (int, float)):
+            time.sleep(delay / 1000)
+    context.out.say(f"Closed {len(names)} connections")
+
+
+def close_all_user_connections(context: Context) -> None:
+    user, reason = context.args
+    context.out.banner(f"Closing connections of user {user}, reason: {reason}...")
+    rows: list[dict[str, Any]] = context.client.get(f"/api/connections/username/{part(user)}")
+    for row in rows:
+        _close(context, row["name"], reason)
+    context.done()
