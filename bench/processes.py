@@ -1,0 +1,79 @@
+"""Starting, awaiting and ending the programs that are measured."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+START_SECONDS = 60.0
+STOP_SECONDS = 30.0
+
+
+class Failed(Exception):
+    """A program that is needed did not start, answer or finish; the text says which and why."""
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def start(command: list[str], environment: dict[str, str], log: Path) -> subprocess.Popen[bytes]:
+    """Start a server in a process group of its own, its output in `log`."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("wb") as output:
+        return subprocess.Popen(
+            command,
+            env=os.environ | environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+def await_amqp(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
+    """Wait until the server answers an AMQP greeting."""
+    deadline = time.monotonic() + START_SECONDS
+    while not greets(port):
+        if process.poll() is not None:
+            raise Failed(f"it ended with code {process.returncode} while starting: {tail(log)}")
+        if time.monotonic() > deadline:
+            raise Failed(f"it does not answer on port {port} after {START_SECONDS:.0f} s: {tail(log)}")
+        time.sleep(0.2)
+
+
+def greets(port: int) -> bool:
+    """Whether an AMQP 0-9-1 server answers there."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=2) as connection:
+            connection.sendall(b"AMQP\x00\x00\x09\x01")
+            return connection.recv(1) == b"\x01"
+    except OSError:
+        return False
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Stop the server and whatever it started; kill what does not stop."""
+    for number, patience in ((signal.SIGTERM, STOP_SECONDS), (signal.SIGKILL, STOP_SECONDS)):
+        try:
+            os.killpg(process.pid, number)
+        except ProcessLookupError:
+            return
+        try:
+            process.wait(patience)
+            return
+        except subprocess.TimeoutExpired:
+            continue
+
+
+def tail(log: Path, lines: int = 5) -> str:
+    """The last lines of a log, on one line."""
+    text = log.read_text(errors="replace").strip().splitlines()[-lines:]
+    return " | ".join(text) or "it said nothing"

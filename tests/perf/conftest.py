@@ -1,0 +1,7 @@
+"""The server process of the live test is that of the compatibility tests."""
+
+from __future__ import annotations
+
+from compat.conftest import broker
+
+__all__ = ["broker"]
