@@ -1,0 +1,27 @@
+"""What holds for every test: which are live, and how hypothesis searches.
+
+Tests below these folders start real server processes, so they are marked `live`; all others are unit tests, which run
+compiled and uncompiled.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+LIVE = ("clients", "compat", "live")
+
+# The machines that run the tests are shared: a slow moment is no finding.
+settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("search", parent=settings.get_profile("tests"), max_examples=10_000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "tests"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    root = Path(__file__).parent
+    for item in items:
+        if item.path.relative_to(root).parts[0] in LIVE:
+            item.add_marker(pytest.mark.live)

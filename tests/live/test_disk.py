@@ -1,0 +1,135 @@
+"""What the disk may do to a node: fill up, lose its last bytes, flip one in the middle."""
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pika
+import pika.exceptions
+import pytest
+
+from compat.support import ServerProcess, eventually
+
+from .load import Publisher, drain
+
+REQUIRED = os.environ.get("MIRRORMQ_REQUIRE_ALL") == "1"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ServerProcess]:
+    server = ServerProcess(tmp_path)
+    server.start()
+    yield server
+    server.stop()
+
+
+def publish(server: ServerProcess, queue: str, count: int) -> None:
+    publisher = Publisher(server.port, queue)
+    while publisher.sent < count:
+        publisher.step(min(32, count - publisher.sent))
+    publisher.finish()
+    publisher.close()
+
+
+def wal_files(server: ServerProcess) -> list[Path]:
+    return sorted((server.directory / "data/log/wal").glob("*.wal"))
+
+
+def test_a_torn_tail_is_cut_and_everything_before_it_is_served(server: ServerProcess) -> None:
+    publish(server, "torn", 500)
+    server.kill()
+    path = wal_files(server)[-1]
+    data = path.read_bytes().rstrip(b"\0")
+    path.write_bytes(data + data[-700:-350] + os.urandom(90))
+    server.start()
+    assert [number for number, _ in drain(server.port, "torn")] == list(range(1, 501))
+
+
+def test_a_flipped_byte_is_named_and_the_other_queues_are_served(server: ServerProcess) -> None:
+    publish(server, "broken", 300)
+    publish(server, "whole", 300)
+    server.kill()
+    path = wal_files(server)[-1]
+    data = bytearray(path.read_bytes())
+    at = data.index(b"%019d" % 150) + 40
+    data[at] ^= 0x10
+    path.write_bytes(data)
+    server.start()
+    assert [number for number, _ in drain(server.port, "whole")] == list(range(1, 301))
+    connection = pika.BlockingConnection(pika.ConnectionParameters(server.host, server.port))
+    with pytest.raises(pika.exceptions.ChannelClosedByBroker) as closed:
+        connection.channel().basic_get("broken")
+    assert closed.value.reply_code == 404
+    assert "'broken'" in closed.value.reply_text
+    assert path.name in server.log()
+    channel = connection.channel()
+    channel.queue_delete("broken")
+    channel.queue_declare("broken", durable=True)
+    channel.confirm_delivery()
+    channel.basic_publish("", "broken", b"again", pika.BasicProperties(delivery_mode=2))
+    assert channel.basic_get("broken", auto_ack=True)[2] == b"again"
+    connection.close()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own with 400 MB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400m", "tmpfs", str(folder)], capture_output=True, check=False)
+    if mounted.returncode:
+        if REQUIRED and os.geteuid() == 0:
+            pytest.fail(f"cannot mount a small file system: {mounted.stderr.decode()}")
+        pytest.skip("mounting a small file system needs root")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_a_full_disk_blocks_publishers_loses_nothing_and_goes_on_when_there_is_space(small_disk: Path) -> None:
+    config = small_disk.parent / "small.conf"
+    config.write_text("disk_free_limit.absolute = 1MB\n")
+    server = ServerProcess(small_disk, "--config", str(config))
+    server.log_path = small_disk.parent / "server.log"
+    server.start()
+    publisher = Publisher(server.port, "full", size=10_000)
+    publisher.step()
+    filler = small_disk / "filler"
+    fill(small_disk, filler)
+    try:
+        until_stuck(publisher)
+        assert server.api("GET", "/api/nodes")[0]["disk_free_alarm"] is True
+        stuck_at = publisher.confirmed
+        filler.unlink()
+        eventually(lambda: (publisher.step(), publisher.confirmed > stuck_at)[1], within=60)
+        publisher.finish()
+        eventually(lambda: server.api("GET", "/api/nodes")[0]["disk_free_alarm"] is False)
+    finally:
+        publisher.close()
+    server.restart()
+    found = [number for number, _ in drain(server.port, "full")]
+    server.stop()
+    assert found == list(range(1, publisher.sent + 1))
+
+
+def fill(folder: Path, filler: Path) -> None:
+    """Leave next to nothing free."""
+    with filler.open("wb") as file:
+        while True:
+            status = os.statvfs(folder)
+            free = status.f_bavail * status.f_frsize
+            if free < 2_000_000:
+                return
+            file.write(b"\0" * min(free - 1_500_000, 1 << 20))
+            file.flush()
+
+
+def until_stuck(publisher: Publisher) -> None:
+    """Publish until nothing is confirmed any more for a while."""
+    last, since = publisher.confirmed, time.monotonic()
+    while time.monotonic() - since < 3:
+        publisher.step()
+        if publisher.confirmed != last:
+            last, since = publisher.confirmed, time.monotonic()
