@@ -1,0 +1,1 @@
+"""The cluster: what its nodes agree on, and who belongs to it."""
