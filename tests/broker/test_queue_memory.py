@@ -4,6 +4,7 @@ from __future__ import annotations
 import pytest
 
 from fuzz.world import World
+from mirrormq.broker import registry
 from mirrormq.broker.arguments import QueueArguments
 from mirrormq.broker.message import Message, address_of, build_content
 from mirrormq.broker.queue import Queue
@@ -23,7 +24,9 @@ class Patience(Barrier):
 def new_queue(world: World, **arguments: int) -> Queue:
     table = {name.replace("_", "-"): value for name, value in arguments.items()}
     vhost = world.broker.vhosts["/"]
-    return world.broker.create_queue(vhost, "q", QueueArguments(table), durable=True, auto_delete=False, owner=None)
+    registry.create_queue(world.broker, vhost, "q", QueueArguments(table), durable=True, auto_delete=False, owner=None)
+    world.store.commit()
+    return vhost.queues["q"]
 
 
 def message(world: World, number: int, mode: int, priority: int = 0) -> Message:

@@ -91,6 +91,10 @@ class Backlog:
         """Empty it. Returns the log ranges that end, and the count and bytes of the persistent messages in them."""
         raise NotImplementedError
 
+    def clear(self) -> None:
+        """Forget everything; unlike `take_all` it needs nothing of the log."""
+        raise NotImplementedError
+
     def cursor(self, next_index: int) -> int:
         """Every logged message at or above this index is live."""
         raise NotImplementedError
@@ -185,13 +189,11 @@ class PlainBacklog(Backlog):
         if self.returned:
             message = heapq.heappop(self.returned)[1]
         else:
-            if not self.window:
-                self._refill()
+            if self.tail and self._is_low():
+                self._refill()          # before anything is taken: a log that cannot be read must not cost a message
             message = self.window.popleft()
             self.window_bytes -= message.size
             self.budget.used -= message.size + ENTRY_OVERHEAD
-            if self.tail and self._is_low():
-                self._refill()
         self.count -= 1
         self.bytes -= message.size
         return message
@@ -232,10 +234,10 @@ class PlainBacklog(Backlog):
                     size += message.size
         if self.tail:
             extend_ranges(ranges, self.tail_next, next_index - 1)
-        self._clear()
+        self.clear()
         return ranges, count, size
 
-    def _clear(self) -> None:
+    def clear(self) -> None:
         for message in self.window:
             self.budget.used -= message.size + ENTRY_OVERHEAD
         self.window.clear()

@@ -43,6 +43,7 @@ class Destination:
     def __init__(self, name: str, kind: str) -> None:
         self.name: str = name
         self.kind: str = kind
+        self.revision: int = 0          # of its record in the store
 
 
 class Binding:

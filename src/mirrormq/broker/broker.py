@@ -10,29 +10,29 @@ from typing import Final
 from mypy_extensions import i64
 
 from mirrormq.broker import handshake, publishing, registry
-from mirrormq.broker.arguments import QueueArguments
 from mirrormq.broker.auth import Authority
 from mirrormq.broker.backlog import Budget
-from mirrormq.broker.bindings import Destination
 from mirrormq.broker.channel import Channel
 from mirrormq.broker.connection import RUNNING, Connection
 from mirrormq.broker.delayed import Delays
 from mirrormq.broker.dispatch import dispatch
 from mirrormq.broker.exchange import Exchange
+from mirrormq.broker.forward.forwarding import Forwarding
 from mirrormq.broker.host import Host, Limits
-from mirrormq.broker.limits import check_user_channels
+from mirrormq.broker.journal import Awaiting, Journal
+from mirrormq.broker.limits import check_all_channels, check_user_channels
 from mirrormq.broker.message import NEVER, ContentInfo, InfoCache, Message
-from mirrormq.broker.metadata import Journal
 from mirrormq.broker.outlet import Outlet
 from mirrormq.broker.policy import Policy
 from mirrormq.broker.ports import LogPort
 from mirrormq.broker.queue import Queue
+from mirrormq.broker.records import Records
 from mirrormq.broker.route import Route
 from mirrormq.broker.stability import StabilityQueue
+from mirrormq.broker.stopping import seal_queues, stop_queue
 from mirrormq.broker.vhost import VirtualHost
 from mirrormq.wire.errors import AMQPError, NotAllowed
 from mirrormq.wire.methods import ChannelOpenOk, ConnectionBlocked, ConnectionUnblocked, Method
-from mirrormq.wire.table import Table
 
 VERSION: Final = "0.1.0"
 
@@ -58,10 +58,13 @@ class Broker:
         self.parameters: dict[tuple[str, str, str], object] = {}
         self.global_parameters: dict[str, object] = {}
         self.journal: Journal = Journal()
-        self.awaiting: list[tuple[int, Channel, Method | None]] = []
+        self.records: Records = Records(self)
+        self.awaiting: list[Awaiting] = []
+        self.stranded: list[tuple[Channel, Method]] = []    # declares of queues that may be about to go with their node
+        self.parting: list[tuple[int, Connection]] = []     # clients that wait for close-ok until their queues are gone
+        self.owners: dict[int, Connection] = {}     # of exclusive queues that are proposed, by their id
         self.connections: dict[Connection, None] = {}
         self.queues_by_log: dict[int, Queue] = {}
-        self.next_log_id: i64 = 1
         self.active: list[Queue] = []
         self.dirty: list[Outlet] = []
         self.confirming: list[Channel] = []
@@ -75,6 +78,7 @@ class Broker:
         self.timer_count: i64 = 0
         self.idle_timers: i64 = 0
         self.delays: Delays = Delays(self)
+        self.forwarding: Forwarding = Forwarding(self)
         self.alarms: dict[str, str] = {}
         self.is_busy: bool = False          # the disk is behind: publishers wait
         self.counters: dict[str, int] = {}
@@ -83,27 +87,25 @@ class Broker:
 
     def turn(self) -> bool:
         """Do everything that has been gathered. True if there is more to do right away."""
-        self._go_on()
+        self.go_on()
         active = self.active
         done: list[Queue] = []
         at = 0
         while at < len(active) or self._post_letters():
             queue = active[at]
             at += 1
-            if not queue.is_deleted and not queue.damage:
-                try:
-                    queue.work()
-                except Exception as fault:  # noqa: BLE001 - one queue's fault must not freeze the others
-                    queue.damage = f"a fault stopped it ({fault}); restart the node"
-                    self.host.fault(fault)
+            if not queue.is_deleted:
+                if not queue.damage:
+                    try:
+                        queue.work()
+                    except Exception as fault:  # noqa: BLE001 - one queue's fault must not freeze the others
+                        stop_queue(self, queue, fault)
                 done.append(queue)
             queue.is_active = False
         self.active = []
-        for queue in done:
-            queue.seal()
-        for queue in done:
-            queue.seal_dead_letters()
+        seal_queues(self, done)
         self._close_barriers()
+        self.forwarding.flush()
         self._flush()
         return len(self.active) > 0
 
@@ -135,7 +137,8 @@ class Broker:
     def reach(self, position: i64) -> None:
         """The log is stable up to here."""
         self.stability.reach(position)
-        self._go_on()
+        self.go_on()
+        self.forwarding.flush()
         self._flush()
 
     def resume_later(self, channel: Channel) -> None:
@@ -148,7 +151,7 @@ class Broker:
         self.drained.append(outlet)
         self.host.schedule()
 
-    def _go_on(self) -> None:
+    def go_on(self) -> None:
         drained = self.drained
         if drained:
             self.drained = []
@@ -232,6 +235,9 @@ class Broker:
                              f"channel_max ({connection.channel_max})")
         user = connection.user
         assert user is not None
+        if self.limits.channels >= 0:
+            connection.current_method = 0
+            check_all_channels(self.limits.channels, self.node_name, sum(len(other.channels) for other in self.connections))
         if user.limits:
             connection.current_method = 0
             mine = [other for other in self.connections if other.user is not None and other.user.name == user.name]
@@ -273,28 +279,6 @@ class Broker:
     def new_name(self, prefix: str) -> str:
         dot = "." if prefix.startswith("amq.rabbitmq") else "-"
         return f"{prefix}{dot}{self.host.token()}"
-
-    def answer(self, channel: Channel, reply: Method | None, before: int) -> None:
-        """Answer at once if nothing changed, else when the change is stable; the channel waits so long."""
-        if self.journal.written == before or self.journal.stable >= self.journal.written:
-            if reply is not None:
-                channel.send(reply)
-            return
-        channel.suspend()
-        self.awaiting.append((self.journal.written, channel, reply))
-
-    def journal_stable(self, count: int) -> None:
-        """So many changes of the journal have become stable."""
-        self.journal.stable = count
-        ready = [item for item in self.awaiting if item[0] <= count]
-        self.awaiting = [item for item in self.awaiting if item[0] > count]
-        for _, channel, reply in ready:
-            if not channel.is_closing:
-                if reply is not None:
-                    channel.send(reply)
-                channel.resume()
-        self._go_on()
-        self.host.schedule()
 
     # --- back-pressure ------------------------------------------------------------------------------------------
 
@@ -355,11 +339,14 @@ class Broker:
     def publish_carefully(self, channel: Channel, route: Route, info: ContentInfo, content: bytes, size: i64) -> None:
         publishing.publish_carefully(channel, route, info, content, size)
 
+    def stop_queue(self, queue: Queue, fault: Exception) -> None:
+        stop_queue(self, queue, fault)
+
     def return_message(self, channel: Channel, message: Message, code: int, text: str) -> None:
         publishing.return_message(channel, message, code, text)
 
-    def dead_letter(self, queue: Queue, message: Message, reason: str) -> None:
-        publishing.dead_letter(self, queue, message, reason)
+    def dead_letter(self, queue: Queue, message: Message, reason: str, reason_code: i64) -> bool:
+        return publishing.dead_letter(self, queue, message, reason, reason_code)
 
     def forget_routes(self) -> None:
         """Exchanges, bindings, queues or permissions changed: every kept route is worked out anew."""
@@ -367,32 +354,12 @@ class Broker:
         if routed:
             self.routed = []
             for connection in routed:
-                connection.routes.clear()
+                connection.drop_routes()
 
     def forget_reply_channel(self, channel: Channel) -> None:
         self.reply_channels.pop(channel.reply_key, None)
         channel.reply_key = ""
         channel.reply_consumer = ""
 
-    # --- what exists --------------------------------------------------------------------------------------------
-
-    def create_queue(self, vhost: VirtualHost, name: str, arguments: QueueArguments, *, durable: bool, auto_delete: bool,
-                     owner: Connection | None) -> Queue:
-        return registry.create_queue(self, vhost, name, arguments, durable=durable, auto_delete=auto_delete, owner=owner)
-
-    def delete_queue(self, queue: Queue) -> int:
-        return registry.delete_queue(self, queue)
-
-    def create_exchange(self, vhost: VirtualHost, name: str, type: str, *, durable: bool, auto_delete: bool, internal: bool,
-                        arguments: Table) -> Exchange:
-        return registry.create_exchange(self, vhost, name, type, durable=durable, auto_delete=auto_delete,
-                                        internal=internal, arguments=arguments)
-
-    def delete_exchange(self, vhost: VirtualHost, exchange: Exchange) -> None:
-        registry.delete_exchange(self, vhost, exchange)
-
-    def bind(self, vhost: VirtualHost, source: Exchange, destination: Destination, key: str, arguments: Table) -> None:
-        registry.bind(self, vhost, source, destination, key, arguments)
-
-    def unbind(self, vhost: VirtualHost, source: Exchange, destination: Destination, key: str, arguments: Table) -> None:
-        registry.unbind(self, vhost, source, destination, key, arguments)
+    def delete_queue(self, queue: Queue, *, is_stubborn: bool = False) -> int:
+        return registry.delete_queue(self, queue, is_stubborn=is_stubborn)

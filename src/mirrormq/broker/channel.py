@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64, mypyc_attr
 
+from mirrormq.broker.confirms import ConfirmBarrier
 from mirrormq.broker.consumer import Consumer
 from mirrormq.broker.message import ContentInfo, Message, retarget
 from mirrormq.broker.queue import Queue
-from mirrormq.broker.stability import Barrier
-from mirrormq.wire.errors import PreconditionFailed
-from mirrormq.wire.methods import BasicNack, Method
+from mirrormq.wire.errors import AMQPError, ChannelError, HardError, PreconditionFailed
+from mirrormq.wire.methods import BasicCancel, BasicNack, ChannelCloseOk, Method
 
 if TYPE_CHECKING:
     from mirrormq.broker.connection import Connection
@@ -44,19 +44,6 @@ class Delivery:
         self.consumer: Consumer | None = consumer
 
 
-class ConfirmBarrier(Barrier):
-    """The publishes of one channel in one turn."""
-
-    def __init__(self, channel: Channel) -> None:
-        super().__init__()
-        self.channel: Channel = channel
-        self.sequence: i64 = 0
-        self.refused: list[int] = []
-
-    def passed(self) -> None:
-        self.channel.settle_confirms()
-
-
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Channel:
     def __init__(self, connection: Connection, number: int) -> None:
@@ -69,6 +56,7 @@ class Channel:
         self.flowing: bool = True
         self.is_closing: bool = False
         self.is_suspended: bool = False
+        self.is_released: bool = False
         self.inbox: list[bytes] = []
         self.inbox_size: i64 = 0
         # publishing
@@ -91,7 +79,10 @@ class Channel:
         self.limit: i64 = 0             # prefetch of the whole channel
         self.prefetch: i64 = 0          # of each consumer to come
         self.transaction: Transaction | None = None
+        self.away_id: i64 = 0           # its name between nodes, once it has something to do with another
         self.last_queue: str = ""
+        self.patience: i64 = 0          # until when it waits for the fate of a queue whose home is silent
+        self.given_name: str = ""       # of a queue that is being declared without one
         self.reply_consumer: str = ""
         self.reply_key: str = ""
         self.published: i64 = 0
@@ -112,6 +103,7 @@ class Channel:
         if info.special or route.special or self.mode == TRANSACTION:
             connection.broker.publish_carefully(self, route, info, content, size)
             return
+        route.count += 1
         if self.mode == CONFIRM:
             self.enqueue(route, Message(content, route.address, info, size), self.next_barrier())
         else:
@@ -131,7 +123,7 @@ class Channel:
         count = len(queues)
         if count == 1:
             if not queues[0].publish(message, barrier) and barrier is not None:
-                self.refuse(barrier)
+                barrier.refuse(self.sequence)
         elif count == 0:
             if route.mandatory:
                 self.connection.broker.return_message(self, message, 312, "NO_ROUTE")
@@ -141,11 +133,7 @@ class Channel:
                 if not queue.publish(message.copy(), barrier):
                     refused = True
             if refused and barrier is not None:
-                self.refuse(barrier)
-
-    def refuse(self, barrier: ConfirmBarrier) -> None:
-        barrier.refused.append(self.sequence)
-        self.send(BasicNack(self.sequence, multiple=False, requeue=False))
+                barrier.refuse(self.sequence)
 
     def close_barrier(self) -> None:
         """The turn is over: nothing more joins its barrier."""
@@ -163,18 +151,29 @@ class Channel:
         upto: i64 = 0
         while barriers and barriers[0].outstanding == 0:
             barrier = barriers.popleft()
-            if barrier.refused:
+            if barrier.refused or barrier.is_lost:
                 if upto:
                     self._confirm(upto)
                 upto = 0
-                self._confirm_around(barrier)
+                if barrier.is_lost:
+                    self._refuse_all(barrier)
+                else:
+                    self._confirm_around(barrier)
             else:
                 upto = barrier.sequence
         if upto:
             self._confirm(upto)
 
+    def _refuse_all(self, barrier: ConfirmBarrier) -> None:
+        """Which of them the log did not take nobody knows."""
+        refused = barrier.refused
+        for sequence in range(self.confirmed + 1, barrier.sequence + 1):
+            if sequence not in refused and not self.is_closing:
+                self.send(BasicNack(sequence, multiple=False, requeue=False))
+        self.confirmed = barrier.sequence
+
     def _confirm_around(self, barrier: ConfirmBarrier) -> None:
-        refused = set(barrier.refused)
+        refused = barrier.refused
         for sequence in range(self.confirmed + 1, barrier.sequence + 1):
             if sequence in refused:
                 self.confirmed = sequence
@@ -209,7 +208,7 @@ class Channel:
         out.append(TAG_AND_FLAG.pack(tag, 1 if message.redelivered else 0))
         out.append(consumer.tail)
         content = message.content
-        if content[2] != self.low or content[1] != self.high or connection.has_small_frames:
+        if content[2] != self.low or content[1] != self.high or len(content) > connection.largest:
             content = retarget(content, self.number, connection.frame_max)
         out.append(content)
         connection.out_size += len(content) + 64
@@ -220,7 +219,7 @@ class Channel:
 
     def put_content(self, content: bytes) -> None:
         connection = self.connection
-        if content[2] != self.low or content[1] != self.high or connection.has_small_frames:
+        if content[2] != self.low or content[1] != self.high or len(content) > connection.largest:
             content = retarget(content, self.number, connection.frame_max)
         connection.put(content)
 
@@ -319,7 +318,7 @@ class Channel:
 
     def wake_queues(self) -> None:
         for consumer in self.consumers.values():
-            if consumer.queue.backlog.count:
+            if consumer.queue.backlog.count or consumer.queue.is_away:
                 consumer.queue.activate()
 
     # --- the channel's own life ---------------------------------------------------------------------------------
@@ -350,8 +349,29 @@ class Channel:
         self.inbox.insert(0, frame)
         self.resume()
 
+    def is_gone(self) -> bool:
+        return self.is_closing or self.is_released or self.connection.is_over
+
+    def fail(self, error: AMQPError, method: i64) -> None:
+        """What the channel waited for has failed: the client is told as if the method had just been handled."""
+        connection = self.connection
+        if self.is_gone():
+            return
+        wants_close = any(frame[0] == 1 and frame[7:11] == b"\x00\x14\x00\x28" for frame in self.inbox)
+        self.inbox = []
+        self.inbox_size = 0
+        connection.current, connection.current_method = self.number, method
+        if isinstance(error, ChannelError):
+            connection.fail_channel(error)
+            if wants_close:             # it is among the frames that will not be handled any more
+                self.send(ChannelCloseOk())
+        elif isinstance(error, HardError):
+            connection.fail(error)
+        connection.go_on_reading()
+
     def release(self) -> None:
         """The channel ends: consumers leave, what it held goes back."""
+        self.is_released = True
         for consumer in list(self.consumers.values()):
             self.drop_consumer(consumer)
         self.requeue_all()
@@ -361,6 +381,14 @@ class Channel:
         self.connection.broker.count_channel(self)
         if self.reply_key:
             self.connection.broker.forget_reply_channel(self)
+        if self.away_id:
+            self.connection.broker.forwarding.channel_left(self)
+
+    def cancel_consumer(self, consumer: Consumer) -> None:
+        """Its queue is gone: it leaves, and its client is told if it can be."""
+        self.consumers.pop(consumer.tag, None)
+        if not self.is_gone() and self.connection.capabilities.get("consumer_cancel_notify") is True:
+            self.send(BasicCancel(consumer.tag, no_wait=True))
 
     def drop_consumer(self, consumer: Consumer) -> None:
         self.consumers.pop(consumer.tag, None)

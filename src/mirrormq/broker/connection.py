@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from mirrormq.broker import content
+from mirrormq.broker import content, strays
 from mirrormq.broker.auth import User
 from mirrormq.broker.channel import Channel
+from mirrormq.broker.host import UNLIMITED
 from mirrormq.broker.outlet import OUT_LIMIT, Outlet
 from mirrormq.broker.peer import Peer, Transport
 from mirrormq.broker.route import Route
 from mirrormq.wire.constants import FRAME_END, PROTOCOL_HEADER
 from mirrormq.wire.errors import (
+    AMQPError,
     ChannelError,
     HardError,
     InternalError,
@@ -31,9 +33,7 @@ from mirrormq.wire.errors import (
 from mirrormq.wire.faults import bad_frame_end, frame_too_large, unknown_frame
 from mirrormq.wire.methods import (
     ChannelClose,
-    ChannelCloseOk,
     ConnectionClose,
-    ConnectionCloseOk,
     decode_method,
 )
 from mirrormq.wire.table import Value
@@ -75,18 +75,20 @@ class Connection(Outlet):
         self.capabilities: dict[str, Value] = {}
         self.channel_max: i64 = broker.limits.channel_max
         self.frame_max: i64 = broker.limits.frame_max
-        self.frame_limit: i64 = broker.limits.first_frame_max - 8
-        self.has_small_frames: bool = False
+        self.frame_limit: i64 = broker.limits.first_frame_max - 8       # of what comes in; a payload above it is refused
+        self.largest: i64 = UNLIMITED   # content of more bytes may have frames that the client does not take
         self.heartbeat: i64 = 0
         self.routes: dict[bytes, Route] = {}
         self.exclusive_queues: list[Queue] = []
         self.is_publisher: bool = False
+        self.is_released: bool = False
         self.blocked_told: bool = False
         self.connected_at: i64 = broker.now
         self.last_received: i64 = broker.now
         self.received_bytes: i64 = 0
         self.received_count: i64 = 0
         self.end_reason: str = ""
+        self.last_error: AMQPError | None = None
 
     # --- bytes in ---------------------------------------------------------------------------------------------
 
@@ -112,12 +114,14 @@ class Connection(Outlet):
             data = data[8:]
             self.broker.greet(self)
         self.frames(data)
+        self.broker.forwarding.mind_congestion(self)
 
     def refuse_protocol(self) -> None:
         self.put(PROTOCOL_HEADER)
         self.end("the client does not speak AMQP 0-9-1")
 
     def frames(self, data: bytes) -> None:
+        self.broker.forwarding.congested = None         # dead letters are nobody's fault here
         at: i64 = 0
         while not self.is_over:
             try:
@@ -143,7 +147,7 @@ class Connection(Outlet):
             size: i64 = data[at + 3] << 24 | data[at + 4] << 16 | data[at + 5] << 8 | data[at + 6]
             if size > self.frame_limit:
                 self._forget_frame()
-                raise frame_too_large(data[at], size, self.frame_max)
+                raise frame_too_large(data[at], size, self.frame_max or self.frame_limit)
             after: i64 = at + size + 8
             if after > end:
                 break
@@ -221,7 +225,7 @@ class Connection(Outlet):
                 raise unknown_frame(kind, data[at + 7:after - 1])
             return
         if self.state == CLOSING:
-            self._last_words(kind, number, data[at + 7:after - 1])
+            strays.last_words(self, kind, number, data[at + 7:after - 1])
             return
         if number == 0:
             if kind != 1:
@@ -232,26 +236,19 @@ class Connection(Outlet):
             self.broker.on_connection_method(self, method)
             return
         if self.state != RUNNING:
-            self._too_early(kind, data[at + 7:after - 1])
+            strays.too_early(self, kind, data[at + 7:after - 1], is_known=self.state >= EXPECTS_OPEN)
             return
         channel = self.channels.get(number)
         if channel is None:
             self._open(kind, number, data[at + 7:after - 1])
         elif channel.is_closing:
-            self._closing_channel(channel, kind, data[at + 7:after - 1])
+            strays.on_closing_channel(channel, kind, data[at + 7:after - 1])
         elif channel.is_suspended:
             self._keep_for_later(channel, data[at:after])
         elif kind == 1:
             self._method(channel, data[at + 7:after - 1])
         else:
             content.on_frame(channel, kind, data[at + 7:after - 1])
-
-    def _too_early(self, kind: int, payload: bytes) -> None:
-        """A channel's frame before the connection is open; a peer that has not logged in gets no answer."""
-        if self.state < EXPECTS_OPEN:
-            self.end("a frame on a channel came before the handshake was done")
-        else:
-            raise content.stray_frame(kind, payload)
 
     def _method(self, channel: Channel, payload: bytes) -> None:
         if channel.expects_header or channel.body_left:
@@ -267,28 +264,11 @@ class Connection(Outlet):
         self.current_method = method.id
         self.broker.open_channel(self, number)
 
-    def _closing_channel(self, channel: Channel, kind: int, payload: bytes) -> None:
-        """Frames that were on their way while we closed the channel are ignored."""
-        if kind != 1:
-            return
-        if payload[:4] == b"\x00\x14\x00\x29":
-            del self.channels[channel.number]
-        elif payload[:4] == b"\x00\x14\x00\x28":
-            channel.send(ChannelCloseOk())
-
     def _keep_for_later(self, channel: Channel, frame: bytes) -> None:
         channel.inbox.append(frame)
         channel.inbox_size += len(frame) + FRAME_COST
         if channel.inbox_size > INBOX_LIMIT:
             self.broker.throttle(self)
-
-    def _last_words(self, kind: int, number: int, payload: bytes) -> None:
-        if kind != 1 or number != 0 or len(payload) < 4:
-            return
-        if payload[:4] == b"\x00\x0a\x00\x33":
-            self.end("closed")
-        elif payload[:4] == b"\x00\x0a\x00\x32":
-            self.send(ConnectionCloseOk())
 
     def resume_frames(self, data: bytes) -> None:
         """Frames of one channel that had to wait."""
@@ -296,10 +276,15 @@ class Connection(Outlet):
         self.pending = b""
         self.frames(data)
         self.pending += pending         # whole frames that a stall left over come first
+        self.go_on_reading()
+        self.broker.schedule()
+
+    def go_on_reading(self) -> None:
+        """A channel that kept too many frames waiting does not any more."""
         broker = self.broker
+        broker.forwarding.mind_congestion(self)
         if self.is_blocked and not broker.alarms and not broker.is_busy:
             broker.relieve(self)
-        broker.schedule()
 
     # --- bytes out --------------------------------------------------------------------------------------------
 
@@ -310,6 +295,7 @@ class Connection(Outlet):
         self.mind_reading()
         if data and not self.is_over:
             self.frames(data)
+            self.broker.forwarding.mind_congestion(self)
 
     def wake_queues(self) -> None:
         for channel in self.channels.values():
@@ -322,6 +308,7 @@ class Connection(Outlet):
         if channel is None or self.state != RUNNING:
             self.fail(NotAllowed(error.text, error.class_id, error.method_id))
             return
+        self.last_error = error.with_traceback(None)        # or it would hold this connection in a circle
         self.broker.log_error(self, error, channel.number)
         class_id = error.class_id or self.current_method >> 16
         method_id = error.method_id or self.current_method & 0xFFFF
@@ -340,6 +327,7 @@ class Connection(Outlet):
         """Say why, then wait for close-ok; a peer that never opened gets the same, or just the end."""
         if self.state == CLOSING or self.is_over:
             return
+        self.last_error = error.with_traceback(None)        # or it would hold this connection in a circle
         self.broker.log_error(self, error, self.current)
         if self.state < EXPECTS_OPEN:
             self.end(error.text)
@@ -354,6 +342,7 @@ class Connection(Outlet):
         self.send(ConnectionClose(code, text, class_id, method_id))
         self.state = CLOSING
         self.is_blocked = False         # or its close-ok would never be read
+        self.is_held = False
         self.mind_reading()
         self.broker.watch_closing(self)
 
@@ -372,17 +361,19 @@ class Connection(Outlet):
 
     def release(self) -> None:
         """Channels and exclusive queues end with the connection."""
+        self.is_released = True
         if self.routes:
-            self.routes = {}
+            self.drop_routes()
             self.broker.routed.remove(self)
         channels = list(self.channels.values())
         for channel in channels:
             if not channel.is_closing:
-                channel.release()
+                if not channel.is_released:
+                    channel.release()
                 channel.is_closing = True
         self.channels = {}
         for queue in self.exclusive_queues.copy():
-            self.broker.delete_queue(queue)
+            self.broker.delete_queue(queue, is_stubborn=True)
         self.exclusive_queues = []
 
     # --- routes -----------------------------------------------------------------------------------------------
@@ -394,6 +385,11 @@ class Connection(Outlet):
         if not self.routes:
             self.broker.routed.append(self)
         elif len(self.routes) >= ROUTES_KEPT:
-            self.routes.clear()
+            self.drop_routes()
         self.routes[key] = route
         return route
+
+    def drop_routes(self) -> None:
+        for route in self.routes.values():
+            route.settle()
+        self.routes.clear()

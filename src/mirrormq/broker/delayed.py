@@ -13,12 +13,13 @@ from mypy_extensions import i64
 from mirrormq.broker.arguments import QueueArguments, effective_settings
 from mirrormq.broker.backlog import Backlog, LogHole
 from mirrormq.broker.exchange import Exchange
+from mirrormq.broker.forward.letters import LetterBarrier
 from mirrormq.broker.message import NEVER, Message
-from mirrormq.broker.metadata import key
-from mirrormq.broker.queue import EXPIRED, Queue
+from mirrormq.broker.queue import Queue
+from mirrormq.broker.queue_log import EXPIRED
 from mirrormq.broker.stability import Barrier
 from mirrormq.broker.vhost import VirtualHost
-from mirrormq.log.entries import TRANSIENT, Entry
+from mirrormq.log.entries import Entry
 from mirrormq.wire.properties import replace_headers
 from mirrormq.wire.table import encode_value, join_fields, split_fields
 
@@ -102,11 +103,14 @@ class DelayBacklog(Backlog):
         return message
 
     def take_all(self, next_index: int) -> tuple[list[int], int, int]:
+        self.clear()
+        return [], 0, 0
+
+    def clear(self) -> None:
         self.slots = []
         self.count = 0
         self.bytes = 0
         self.loaded = 0
-        return [], 0, 0
 
     def cursor(self, next_index: int) -> int:
         return next_index
@@ -125,29 +129,20 @@ class DelayQueue(Queue):
         self.exchange: Exchange = exchange
         self.backlog = DelayBacklog(self.backlog)
 
-    def delay(self, message: Message, due: i64, waiter: Barrier | None) -> None:
+    def delay(self, message: Message, due: i64, waiter: Barrier | None) -> bool:
+        """Keep it until it is due; False when the queue refuses it."""
+        if self.damage:
+            return False
         message.expires = due
-        message.index = self.next_index
-        self.next_index += 1
-        if self.keeps and message.persistent:
-            self.log_message(message, 0)
-            if waiter is not None and self.last_waiter is not waiter:
-                self._wait(waiter)
-            self.backlog.push_logged(message)
-        elif self.backlog.has_room(message.size):
-            self.unlogged += 1
-            self.backlog.push(message)
-        else:
-            message.persistent = False
-            self.log_message(message, TRANSIENT)
-            self.backlog.push_logged(message)
-        self.activate()
+        self._enqueue(message, waiter)
+        return True
 
     def end(self, message: Message, reason: int) -> None:
         """Due: route it now. Its end is logged after the chunks of the queues it went to."""
         assert reason == EXPIRED
-        self.broker.delays.release(self, message)
-        if message.logged:
+        letter = LetterBarrier(self, message, reason)
+        self.broker.delays.release(self, message, letter)
+        if not letter.posted() and message.logged:
             self.note_dead_letter(message, reason)
         self.activate()
 
@@ -164,28 +159,22 @@ class Delays:
         delay = delay_of(message)
         if not delay:
             return False
-        queue = self.queues.get(exchange)
-        if queue is None:
-            queue = self.open(vhost, exchange, 0)
-        queue.delay(message.copy(), self.broker.now + delay, waiter)
+        queue = self.queues[exchange]
+        if not queue.delay(message.copy(), self.broker.now + delay, waiter) and waiter is not None:
+            waiter.is_lost = True
         return True
 
-    def open(self, vhost: VirtualHost, exchange: Exchange, log_id: int) -> DelayQueue:
+    def open(self, vhost: VirtualHost, exchange: Exchange) -> None:
+        """The log's number follows from the exchange's, so no record is needed to find it again."""
         broker = self.broker
-        if not log_id:
-            log_id = broker.next_log_id
-            if exchange.durable:
-                broker.journal.put(key("delay", vhost.name, exchange.name), {"log": log_id})
-        broker.next_log_id = max(broker.next_log_id, log_id + 1)
-        queue = self.queues[exchange] = DelayQueue(broker, vhost, exchange, log_id)
-        broker.queues_by_log[log_id] = queue
-        return queue
+        queue = self.queues[exchange] = DelayQueue(broker, vhost, exchange, exchange.id | 1)
+        broker.queues_by_log[queue.log_id] = queue
 
-    def release(self, queue: DelayQueue, message: Message) -> None:
+    def release(self, queue: DelayQueue, message: Message, letter: LetterBarrier) -> None:
         from mirrormq.broker import publishing
         vhost = self.broker.vhosts.get(queue.vhost)
         if vhost is not None and vhost.exchanges.get(queue.exchange.name) is queue.exchange:
-            publishing.publish_delayed(self.broker, vhost, queue.exchange, marked_as_delayed(self.broker, message))
+            publishing.publish_delayed(self.broker, vhost, queue.exchange, marked_as_delayed(self.broker, message), letter)
 
     def forget(self, vhost: VirtualHost, exchange: Exchange) -> None:
         queue = self.queues.pop(exchange, None)
@@ -195,7 +184,6 @@ class Delays:
             self.broker.forget_timer(queue)
             self.broker.queues_by_log.pop(queue.log_id, None)
             self.broker.log.drop(queue.log_id)
-            self.broker.journal.delete(key("delay", vhost.name, exchange.name))
 
 
 def marked_as_delayed(broker: Broker, message: Message) -> Message:

@@ -5,7 +5,7 @@ channel, as a delivery to the no-ack consumer there.
 """
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mirrormq.broker.message import DIRECT_REPLY, ContentInfo, Message, build_content
 from mirrormq.wire.errors import PreconditionFailed
@@ -13,7 +13,10 @@ from mirrormq.wire.methods import BasicConsume, BasicConsumeOk, BasicDeliver
 from mirrormq.wire.properties import replace_reply_to
 
 if TYPE_CHECKING:
+    from mirrormq.broker.broker import Broker
     from mirrormq.broker.channel import Channel
+
+SHORT: Final = 255
 
 
 def is_name(queue: str) -> bool:
@@ -27,10 +30,22 @@ def consume(channel: Channel, method: BasicConsume, tag: str) -> None:
         raise PreconditionFailed("reply consumer already set")
     broker = channel.connection.broker
     channel.reply_consumer = tag
-    channel.reply_key = broker.new_name(DIRECT_REPLY)
+    channel.reply_key = _address(broker)
     broker.reply_channels[channel.reply_key] = channel
     if not method.no_wait:
         channel.send(BasicConsumeOk(tag))
+
+
+def _address(broker: Broker) -> str:
+    """A name that tells every node of the cluster where its channel is."""
+    name = broker.new_name(DIRECT_REPLY)
+    whole = f"{name}.{broker.node_name}"
+    return whole if len(whole.encode()) <= SHORT else name
+
+
+def node_of(key: str) -> str:
+    """The node that a reply address leads to. The token before its name has no dots."""
+    return key[len(DIRECT_REPLY) + 1:].partition(".")[2]
 
 
 def readdress(channel: Channel, info: ContentInfo, content: bytes) -> bytes:

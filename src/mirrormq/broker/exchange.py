@@ -49,6 +49,8 @@ class Exchange(Destination):
     ) -> None:  # fmt: skip
         super().__init__(name, "exchange")
         self.vhost: str = vhost
+        self.id: int = 0                # tells it from others that had its name; its delays are the log after it
+        self.guard: int = 0             # revision of the record that every change of its bindings touches, if it is auto-delete
         self.type: str = type
         self.inner: str = (text_argument(arguments, "x-delayed-type") or "direct") if type == DELAYED else type
         self.durable: bool = durable
@@ -56,6 +58,8 @@ class Exchange(Destination):
         self.internal: bool = internal
         self.arguments: Table = arguments
         self.policy: str = ""
+        self.published_in: int = 0      # messages from channels, and how many queues got them
+        self.published_out: int = 0
         self.operator_policy: str = ""
         self.effective_policy: dict[str, object] = {}
         self.alternate: str | None = text_argument(arguments, "alternate-exchange")
@@ -101,6 +105,9 @@ class Exchange(Destination):
             check_match_argument(arguments)
         elif self.inner == CONSISTENT_HASH:
             check_weight(routing_key)
+
+    def has_binding(self, destination: Destination, routing_key: str, arguments: Table) -> bool:
+        return (destination.kind, destination.name, routing_key, canonical(arguments)) in self._bindings
 
     def bind(self, destination: Destination, routing_key: str, arguments: Table) -> bool:
         """Whether the binding is new."""

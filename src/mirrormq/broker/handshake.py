@@ -8,6 +8,7 @@ from typing import Final
 
 from mirrormq.broker.auth import LoginRefused, User
 from mirrormq.broker.connection import (
+    CLOSING,
     EXPECTS_OPEN,
     EXPECTS_START_OK,
     EXPECTS_TUNE_OK,
@@ -15,6 +16,7 @@ from mirrormq.broker.connection import (
     STATES,
     Connection,
 )
+from mirrormq.broker.host import UNLIMITED
 from mirrormq.broker.limits import check_user_connections, check_vhost_connections
 from mirrormq.wire.errors import AMQPError, ChannelFault, HardAccessRefused, NotAllowed
 from mirrormq.wire.methods import (
@@ -71,13 +73,30 @@ def on_method(connection: Connection, method: Method) -> None:
 
 def _while_running(connection: Connection, method: Method) -> None:
     if isinstance(method, ConnectionClose):
-        connection.release()
-        connection.send(ConnectionCloseOk())
-        connection.end(f"client closed the connection: {method.reply_text}")
+        _close(connection, f"client closed the connection: {method.reply_text}")
     elif isinstance(method, ConnectionUpdateSecret):
         connection.send(ConnectionUpdateSecretOk())
     else:
         raise ChannelFault("unexpected method in connection state running")
+
+
+def _close(connection: Connection, reason: str) -> None:
+    """close-ok says that exclusive queues are gone: the next connection may declare them for itself."""
+    broker = connection.broker
+    before = broker.journal.written
+    connection.release()
+    if broker.journal.written == before:
+        finish_close(connection, reason)
+    else:
+        connection.state = CLOSING
+        connection.end_reason = reason
+        broker.parting.append((broker.journal.written, connection))
+
+
+def finish_close(connection: Connection, reason: str) -> None:
+    if not connection.is_over:
+        connection.send(ConnectionCloseOk())
+        connection.end(reason)
 
 
 def _start(connection: Connection, method: ConnectionStartOk) -> None:
@@ -95,7 +114,7 @@ def _start(connection: Connection, method: ConnectionStartOk) -> None:
         return
     limits = connection.broker.limits
     connection.state = EXPECTS_TUNE_OK
-    connection.frame_limit = limits.frame_max
+    connection.frame_limit = limits.frame_max or UNLIMITED
     connection.send(ConnectionTune(limits.channel_max, limits.frame_max, limits.heartbeat))
 
 
@@ -145,18 +164,23 @@ def _refuse(connection: Connection, why: str) -> None:
 
 def _tune(connection: Connection, method: ConnectionTuneOk) -> None:
     limits = connection.broker.limits
-    bad_frame = method.frame_max < MIN_FRAME or method.frame_max > limits.frame_max
-    bad_channel = method.channel_max > limits.channel_max or (method.channel_max == 0 and limits.channel_max != 0)
-    if bad_frame or bad_channel:
-        connection.end(f"negotiation failed: frame_max {method.frame_max} of {MIN_FRAME} to {limits.frame_max}, "
-                       f"channel_max {method.channel_max} of 1 to {limits.channel_max}")
+    fault = _out_of_bounds("frame_max", method.frame_max, MIN_FRAME, limits.frame_max) \
+        or _out_of_bounds("channel_max", method.channel_max, 1, limits.channel_max)
+    if fault:
+        connection.end(f"negotiation failed: {fault}")
         return
     connection.frame_max = method.frame_max
-    connection.frame_limit = method.frame_max
-    connection.has_small_frames = method.frame_max < limits.frame_max
+    connection.frame_limit = connection.largest = method.frame_max or UNLIMITED
     connection.channel_max = method.channel_max
     connection.heartbeat = method.heartbeat
     connection.state = EXPECTS_OPEN
+
+
+def _out_of_bounds(name: str, asked: int, least: int, most: int) -> str:
+    """What is wrong with a client's number; 0 is no limit, and only a server without one takes it for an answer."""
+    if 0 < asked < least or (most and not 0 < asked <= most):
+        return f"{name} {asked} is not " + (f"{least} to {most}" if most else f"0 or at least {least}")
+    return ""
 
 
 def _open(connection: Connection, method: ConnectionOpen) -> None:

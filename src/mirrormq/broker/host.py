@@ -1,7 +1,7 @@
 """What the broker needs of the process around it, and the limits that it is given."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import mypyc_attr
 
@@ -9,13 +9,22 @@ if TYPE_CHECKING:
     from mirrormq.broker.connection import Connection
 
 
+UNLIMITED: Final = 1 << 29      # bytes of a frame where there is no limit: no message may be larger
+
+
 class Limits:
+    """Of this node; where -1 is the default it means that there is none."""
+
     def __init__(self) -> None:
         self.channel_max: int = 2047
         self.frame_max: int = 131072
         self.first_frame_max: int = 4096
         self.heartbeat: int = 60
         self.max_message_size: int = 134217728
+        self.channels: int = -1             # all open channels of the node
+        self.consumers: int = -1            # of one channel
+        self.vhosts: int = -1
+        self.queues: int = -1               # of the whole cluster
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -33,6 +42,14 @@ class Host:
     def token(self) -> str:
         """A fresh unguessable name part."""
         raise NotImplementedError
+
+    def fresh_id(self) -> int:
+        """An even number below 2^62 that nothing else in the cluster has."""
+        raise NotImplementedError
+
+    def place(self, vhost: str, name: str, locator: str) -> str:
+        """The node that a new queue is to live on; empty for this one. `locator` is the queue's own argument, if it has one."""
+        return ""
 
     def report(self, level: str, text: str) -> None:
         raise NotImplementedError

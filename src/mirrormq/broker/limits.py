@@ -1,7 +1,7 @@
-"""Limits of virtual hosts (connections, queues) and of users (connections, channels).
+"""Limits of virtual hosts (connections, queues), of users (connections, channels), and of the whole node or cluster.
 
-A limit is a number in a table; absent or negative, there is none; zero lets nothing in. The counts are the caller's,
-taken before the thing that asks to be let in is counted.
+A limit is a number, for virtual hosts and users in a table; absent or negative, there is none; zero lets nothing in.
+The counts are the caller's, taken before the thing that asks to be let in is counted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ USER_LIMITS: Final = ("max-connections", "max-channels")
 
 
 class LimitFault(ValueError):
-    """Not a table of limits."""
+    """Not a table of limits, or a limit is reached."""
 
 
 def validate_vhost_limits(definition: object) -> dict[str, int]:
@@ -72,3 +72,24 @@ def check_user_channels(limits: Mapping[str, int], user: str, count: int) -> Non
         raise NotAllowed(
             f"number of channels opened for user '{user}' has reached the maximum allowed user limit of ({limit})"
         )
+
+
+def check_all_channels(limit: int, node: str, count: int) -> None:
+    if 0 <= limit <= count:
+        raise NotAllowed(f"number of channels opened on node '{node}' has reached the maximum allowed limit of ({limit})")
+
+
+def check_consumers(limit: int, count: int) -> None:
+    if 0 <= limit <= count:
+        raise NotAllowed(f"reached maximum ({limit}) of consumers per channel")
+
+
+def check_all_queues(limit: int, queue: str, count: int) -> None:
+    if 0 <= limit <= count:
+        raise PreconditionFailed(f"cannot declare queue '{queue}': queue limit in cluster ({limit}) is reached")
+
+
+def check_vhosts(limit: int, vhost: str, count: int) -> None:
+    """LimitFault: virtual hosts are not made through AMQP."""
+    if 0 <= limit <= count:
+        raise LimitFault(f"cannot create vhost '{vhost}': vhost limit of {limit} is reached")

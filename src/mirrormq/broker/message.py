@@ -175,17 +175,19 @@ def build_content(channel: int, properties: bytes, body: bytes, frame_max: int) 
 
 
 def retarget(content: bytes, channel: int, frame_max: int) -> bytes:
-    """The same content for another channel, cut anew where its frames are larger than the receiver takes."""
+    """The same content for this channel, cut anew where its frames are larger than the receiver takes."""
     number = channel.to_bytes(2, "big")
+    is_same = content[1:3] == number
     pieces: list[bytes] = []
     at = 0
     while at < len(content):
         size = int.from_bytes(content[at + 3:at + 7], "big")
         if frame_max and size + 8 > frame_max and content[at] == 3:
             return _cut_anew(content, channel, frame_max)
-        pieces += [content[at:at + 1], number, content[at + 3:at + size + 8]]
+        if not is_same:
+            pieces += [content[at:at + 1], number, content[at + 3:at + size + 8]]
         at += size + 8
-    return b"".join(pieces)
+    return content if is_same else b"".join(pieces)
 
 
 def _cut_anew(content: bytes, channel: int, frame_max: int) -> bytes:

@@ -1,7 +1,6 @@
 """What must outlive the process, as keys and values: vhosts, users, permissions, policies, and whatever is durable.
 
 A key is a JSON list such as `["queue", "/", "orders"]`; a value is a JSON object. Field table types that JSON lacks are wrapped.
-The broker notes each change in its journal; the node writes the journal to its store and says when it is stable.
 """
 from __future__ import annotations
 
@@ -17,6 +16,11 @@ Record = dict[str, Any]
 
 def key(*parts: str) -> str:
     return json.dumps(parts, ensure_ascii=True)
+
+
+def below(*parts: str) -> str:
+    """How the keys of everything under these parts begin."""
+    return json.dumps(parts, ensure_ascii=True)[:-1] + ", "
 
 
 def parts(text: str) -> list[str]:
@@ -62,25 +66,3 @@ def _unpack(value: Any) -> Value:
     if kind == "time":
         return Timestamp(inner)
     return Decimal(inner) if kind == "decimal" else unpack(inner)
-
-
-class Journal:
-    """Changes not yet given to the node, and who waits for them."""
-
-    def __init__(self) -> None:
-        self.changes: list[tuple[str, str | None]] = []
-        self.written: int = 0           # how many changes were noted so far
-        self.stable: int = 0            # how many of them are stable
-
-    def put(self, name: str, record: Record) -> None:
-        self.changes.append((name, json.dumps(record, ensure_ascii=True)))
-        self.written += 1
-
-    def delete(self, name: str) -> None:
-        self.changes.append((name, None))
-        self.written += 1
-
-    def take(self) -> list[tuple[str, str | None]]:
-        changes = self.changes
-        self.changes = []
-        return changes

@@ -1,15 +1,18 @@
 """What a client may ask of a channel in the classes basic, confirm, tx and channel."""
 from __future__ import annotations
 
-from mirrormq.broker import direct_reply
+from mirrormq.broker import agreement, direct_reply
 from mirrormq.broker.arguments import parse_consumer_arguments
 from mirrormq.broker.channel import CONFIRM, PLAIN, TRANSACTION, Channel, Delivery
 from mirrormq.broker.consumer import Consumer
+from mirrormq.broker.forward import ops as away
+from mirrormq.broker.limits import check_consumers
 from mirrormq.broker.message import Message
 from mirrormq.broker.ops_queue import find_queue, vhost_of
 from mirrormq.broker.queue import Queue
 from mirrormq.broker.sharding import shard_for
 from mirrormq.broker.stability import Barrier
+from mirrormq.broker.stopping import out_of_service, stop_queue
 from mirrormq.broker.transaction import Transaction
 from mirrormq.wire.errors import AccessRefused, NotAllowed, NotImplementedFault, PreconditionFailed
 from mirrormq.wire.methods import (
@@ -45,6 +48,8 @@ def on_qos(channel: Channel, method: BasicQos) -> None:
     if method.global_:
         channel.limit = method.prefetch_count
         channel.wake_queues()
+        if channel.away_id:
+            channel.connection.broker.forwarding.limit_changed(channel)
     else:
         channel.prefetch = method.prefetch_count
     channel.send(BasicQosOk())
@@ -55,12 +60,16 @@ def on_consume(channel: Channel, method: BasicConsume) -> None:
     tag = method.consumer_tag or broker.new_name("amq.ctag")
     if tag in channel.consumers or tag == channel.reply_consumer:
         raise NotAllowed(f"attempt to reuse consumer tag '{tag}'")
+    check_consumers(broker.limits.consumers, len(channel.consumers))
     if direct_reply.is_name(method.queue):
         direct_reply.consume(channel, method, tag)
         return
     queue = find_queue(channel, _shard_or_queue(channel, method.queue), "read")
     wishes = parse_consumer_arguments(method.arguments, queue.name, queue.vhost)
-    _check_exclusive_use(queue, exclusive=method.exclusive)
+    if queue.is_away:
+        away.consume(channel, method, tag, queue, wishes.priority)
+        return
+    check_exclusive_use(queue, exclusive=method.exclusive)
     consumer = Consumer(channel, queue, tag, no_ack=method.no_ack, exclusive=method.exclusive, priority=wishes.priority,
                         limit=channel.prefetch, arguments=method.arguments)
     channel.consumers[tag] = consumer
@@ -78,7 +87,7 @@ def _shard_or_queue(channel: Channel, name: str) -> str:
     return name if shard is None else shard.name
 
 
-def _check_exclusive_use(queue: Queue, *, exclusive: bool) -> None:
+def check_exclusive_use(queue: Queue, *, exclusive: bool) -> None:
     taken = any(consumer.exclusive for consumer in queue.turns.everyone)
     if taken or (exclusive and (queue.turns.everyone or queue.settings.single_active_consumer)):
         raise AccessRefused(f"queue '{queue.name}' in vhost '{queue.vhost}' in exclusive use")
@@ -86,12 +95,16 @@ def _check_exclusive_use(queue: Queue, *, exclusive: bool) -> None:
 
 def on_cancel(channel: Channel, method: BasicCancel) -> None:
     consumer = channel.consumers.get(method.consumer_tag)
-    if not method.no_wait:
-        channel.send(BasicCancelOk(method.consumer_tag))
+    if consumer is not None and consumer.queue.is_away:
+        away.cancel(channel, method, consumer)
+        return
+    broker = channel.connection.broker
+    before = broker.journal.written
     if consumer is not None:
-        channel.drop_consumer(consumer)
+        channel.drop_consumer(consumer)         # an auto-delete queue goes with its last consumer, and the answer waits for that
     elif method.consumer_tag == channel.reply_consumer:
-        channel.connection.broker.forget_reply_channel(channel)
+        broker.forget_reply_channel(channel)
+    agreement.answer(broker, channel, None if method.no_wait else BasicCancelOk(method.consumer_tag), before, method)
 
 
 class GetLater(Barrier):
@@ -109,9 +122,16 @@ class GetLater(Barrier):
 
 def on_get(channel: Channel, method: BasicGet) -> None:
     queue = find_queue(channel, method.queue, "read")
+    if queue.is_away:
+        away.get(channel, method, queue)
+        return
     queue.touch()
     later = GetLater(channel, method)
-    message = queue.get(later)
+    try:
+        message = queue.get(later)
+    except Exception as fault:  # noqa: BLE001 - whatever is wrong with the queue, the connection is not to blame
+        stop_queue(channel.connection.broker, queue, fault)
+        raise out_of_service(queue) from None
     if message is not None:
         _hand_over(channel, queue, message, no_ack=method.no_ack)
     elif later.outstanding:
@@ -201,6 +221,12 @@ def on_flow(channel: Channel, method: ChannelFlow) -> None:
 
 
 def on_close(channel: Channel, method: ChannelClose) -> None:
-    channel.release()
+    broker = channel.connection.broker
+    before = broker.journal.written
+    if not channel.is_released:
+        channel.release()
+    if broker.journal.written > before:
+        agreement.answer(broker, channel, None, before, method, again=True)       # auto-delete queues of its consumers go first
+        return
     channel.send(ChannelCloseOk())
     del channel.connection.channels[channel.number]

@@ -1,6 +1,7 @@
 """What a client may ask of exchanges: declare, delete, bind and unbind to other exchanges."""
 from __future__ import annotations
 
+from mirrormq.broker import agreement, registry
 from mirrormq.broker.channel import Channel
 from mirrormq.broker.exchange import (
     check_deletable,
@@ -34,7 +35,7 @@ def on_declare(channel: Channel, method: ExchangeDeclare) -> None:
         vhost.exchange(name)
     else:
         _declare(channel, vhost, method)
-    broker.answer(channel, None if method.no_wait else ExchangeDeclareOk(), before)
+    agreement.answer(broker, channel, None if method.no_wait else ExchangeDeclareOk(), before, method)
 
 
 def _declare(channel: Channel, vhost: VirtualHost, method: ExchangeDeclare) -> None:
@@ -49,9 +50,8 @@ def _declare(channel: Channel, vhost: VirtualHost, method: ExchangeDeclare) -> N
         if isinstance(alternate, str):
             check(channel, "exchange", name, "read")
             check(channel, "exchange", alternate, "write")
-        channel.connection.broker.create_exchange(
-            vhost, name, method.type, durable=method.durable, auto_delete=method.auto_delete, internal=method.internal,
-            arguments=method.arguments)
+        registry.create_exchange(channel.connection.broker, vhost, name, method.type, durable=method.durable,
+                                 auto_delete=method.auto_delete, internal=method.internal, arguments=method.arguments)
     else:
         check_equivalent(exchange, method.type, durable=method.durable, auto_delete=method.auto_delete,
                          internal=method.internal, arguments=method.arguments)
@@ -66,8 +66,8 @@ def on_delete(channel: Channel, method: ExchangeDelete) -> None:
     exchange = vhost.exchanges.get(method.exchange)
     if exchange is not None:
         check_deletable(exchange, if_unused=method.if_unused)
-        broker.delete_exchange(vhost, exchange)
-    broker.answer(channel, None if method.no_wait else ExchangeDeleteOk(), before)
+        registry.delete_exchange(broker, vhost, exchange)
+    agreement.answer(broker, channel, None if method.no_wait else ExchangeDeleteOk(), before, method)
 
 
 def on_bind(channel: Channel, method: ExchangeBind) -> None:
@@ -77,8 +77,8 @@ def on_bind(channel: Channel, method: ExchangeBind) -> None:
     _check_both(channel, method.source, method.destination)
     source, destination = vhost.exchange(method.source), vhost.exchange(method.destination)
     broker.check_topic(channel.connection, source, method.routing_key, "read")
-    broker.bind(vhost, source, destination, method.routing_key, method.arguments)
-    broker.answer(channel, None if method.no_wait else ExchangeBindOk(), before)
+    registry.bind(broker, vhost, source, destination, method.routing_key, method.arguments)
+    agreement.answer(broker, channel, None if method.no_wait else ExchangeBindOk(), before, method)
 
 
 def on_unbind(channel: Channel, method: ExchangeUnbind) -> None:
@@ -89,8 +89,8 @@ def on_unbind(channel: Channel, method: ExchangeUnbind) -> None:
     source = vhost.exchanges.get(method.source)
     destination = vhost.exchanges.get(method.destination)
     if source is not None and destination is not None:
-        broker.unbind(vhost, source, destination, method.routing_key, method.arguments)
-    broker.answer(channel, None if method.no_wait else ExchangeUnbindOk(), before)
+        registry.unbind(broker, vhost, source, destination, method.routing_key, method.arguments)
+    agreement.answer(broker, channel, None if method.no_wait else ExchangeUnbindOk(), before, method)
 
 
 def _check_both(channel: Channel, source: str, destination: str) -> None:

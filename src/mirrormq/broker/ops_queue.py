@@ -1,12 +1,17 @@
 """What a client may ask of queues: declare, bind, unbind, purge, delete."""
 from __future__ import annotations
 
-from mirrormq.broker import direct_reply
+from typing import Final
+
+from mirrormq.broker import agreement, direct_reply, registry
 from mirrormq.broker.arguments import check_queue_equivalent, locked, parse_queue_arguments
 from mirrormq.broker.channel import Channel
 from mirrormq.broker.connection import Connection
 from mirrormq.broker.exchange import check_not_default, check_not_reserved
+from mirrormq.broker.forward import ops as away
 from mirrormq.broker.queue import Queue
+from mirrormq.broker.stability import Barrier
+from mirrormq.broker.stopping import out_of_service, stop_queue
 from mirrormq.broker.vhost import VirtualHost
 from mirrormq.wire.errors import NotFound, PreconditionFailed
 from mirrormq.wire.methods import (
@@ -21,6 +26,8 @@ from mirrormq.wire.methods import (
     QueueUnbind,
     QueueUnbindOk,
 )
+
+PURGE_METHOD: Final = 50 << 16 | 30
 
 
 def vhost_of(channel: Channel) -> VirtualHost:
@@ -50,7 +57,7 @@ def find_queue(channel: Channel, name: str, permission: str) -> Queue:
     queue = vhost_of(channel).queue(name)
     check_owner(queue, channel.connection)
     if queue.damage:
-        raise NotFound(f"queue '{name}' in vhost '{queue.vhost}' is damaged and not served: {queue.damage}")
+        raise out_of_service(queue)
     return queue
 
 
@@ -72,21 +79,31 @@ def on_declare(channel: Channel, method: QueueDeclare) -> None:
         _declare_passively(channel, method)
         return
     broker = channel.connection.broker
-    before = broker.journal.written
-    name = one_line(method.queue) or broker.new_name("amq.gen")
+    name = one_line(method.queue) or channel.given_name or broker.new_name("amq.gen")
+    channel.given_name = ""
     if method.queue:
         check_not_reserved("queue", name)
     check(channel, "queue", name, "configure")
     vhost = vhost_of(channel)
     queue = vhost.queues.get(name)
     if queue is None:
-        queue = _create(channel, vhost, name, method)
-    else:
-        _check_same(channel, queue, method)
-        queue.touch()
-    channel.last_queue = name
-    reply = QueueDeclareOk(name, queue.backlog.count, len(queue.turns.everyone))
-    broker.answer(channel, None if method.no_wait else reply, before)
+        before = broker.journal.written
+        _create(channel, vhost, name, method)
+        if not method.queue:
+            channel.given_name = name
+        agreement.answer(broker, channel, None, before, method, again=True)
+        return
+    if not queue.keeps_record and agreement.await_fate(broker, channel, method, queue):
+        return
+    if queue.is_away and queue.exclusive:
+        away.check_locked(channel, method, queue)
+        return
+    _check_same(channel, queue, method)
+    if queue.is_away:
+        away.declare_existing(channel, method, queue)
+        return
+    queue.touch()
+    _answer(channel, method, name, queue.backlog.count, len(queue.turns.everyone))
 
 
 def _answer(channel: Channel, method: QueueDeclare, name: str, messages: int, consumers: int) -> None:
@@ -102,18 +119,23 @@ def _declare_passively(channel: Channel, method: QueueDeclare) -> None:
         return
     queue = vhost_of(channel).queue(name)
     check_owner(queue, channel.connection)
+    if queue.is_away:
+        away.declare_existing(channel, method, queue)
+        return
     queue.touch()
     _answer(channel, method, name, queue.backlog.count, len(queue.turns.everyone))
 
 
-def _create(channel: Channel, vhost: VirtualHost, name: str, method: QueueDeclare) -> Queue:
+def _create(channel: Channel, vhost: VirtualHost, name: str, method: QueueDeclare) -> None:
     arguments = parse_queue_arguments(method.arguments, name, vhost.name)
     if arguments.dead_letter_exchange is not None:
         check(channel, "queue", name, "read")
         check(channel, "exchange", arguments.dead_letter_exchange, "write")
     connection = channel.connection
-    return connection.broker.create_queue(vhost, name, arguments, durable=method.durable, auto_delete=method.auto_delete,
-                                          owner=connection if method.exclusive else None)
+    broker = connection.broker
+    home = "" if method.exclusive else broker.host.place(vhost.name, name, arguments.master_locator or "")
+    registry.create_queue(broker, vhost, name, arguments, durable=method.durable, auto_delete=method.auto_delete,
+                          owner=connection if method.exclusive else None, home=home)
 
 
 def _check_same(channel: Channel, queue: Queue, method: QueueDeclare) -> None:
@@ -139,8 +161,8 @@ def on_bind(channel: Channel, method: QueueBind) -> None:
     queue = vhost.queue(name)
     check_owner(queue, channel.connection)
     broker.check_topic(channel.connection, source, key, "read")
-    broker.bind(vhost, source, queue, key, method.arguments)
-    broker.answer(channel, None if method.no_wait else QueueBindOk(), before)
+    registry.bind(broker, vhost, source, queue, key, method.arguments)
+    agreement.answer(broker, channel, None if method.no_wait else QueueBindOk(), before, method)
 
 
 def on_unbind(channel: Channel, method: QueueUnbind) -> None:
@@ -154,15 +176,41 @@ def on_unbind(channel: Channel, method: QueueUnbind) -> None:
     source = vhost.exchanges.get(method.exchange)
     queue = vhost.queues.get(name)
     if source is not None and queue is not None:
-        broker.unbind(vhost, source, queue, method.routing_key, method.arguments)
-    broker.answer(channel, QueueUnbindOk(), before)
+        registry.unbind(broker, vhost, source, queue, method.routing_key, method.arguments)
+    agreement.answer(broker, channel, QueueUnbindOk(), before, method)
+
+
+class Purged(Barrier):
+    """purge-ok leaves when the purge is stable."""
+
+    def __init__(self, channel: Channel, queue: Queue, count: int) -> None:
+        super().__init__()
+        self.channel: Channel = channel
+        self.queue: Queue = queue
+        self.count: int = count
+
+    def passed(self) -> None:
+        channel = self.channel
+        if self.is_lost:
+            channel.fail(out_of_service(self.queue), PURGE_METHOD)
+        elif not channel.is_gone():
+            channel.send(QueuePurgeOk(self.count))
+            channel.resume()
 
 
 def on_purge(channel: Channel, method: QueuePurge) -> None:
     queue = find_queue(channel, method.queue, "read")
-    count = queue.purge()
+    if queue.is_away:
+        away.purge(channel, method, queue)
+        return
+    try:
+        count = queue.purge()
+    except Exception as fault:  # noqa: BLE001 - whatever is wrong with the queue, the connection is not to blame
+        stop_queue(channel.connection.broker, queue, fault)
+        raise out_of_service(queue) from None
     if not method.no_wait:
-        channel.send(QueuePurgeOk(count))
+        channel.suspend()
+        queue.wait_for_chunk(Purged(channel, queue, count))
 
 
 def on_delete(channel: Channel, method: QueueDelete) -> None:
@@ -174,9 +222,12 @@ def on_delete(channel: Channel, method: QueueDelete) -> None:
     count = 0
     if queue is not None:
         check_owner(queue, channel.connection)
+        if queue.is_away:
+            away.delete(channel, method, queue)
+            return
         check_deletable(queue, if_unused=method.if_unused, if_empty=method.if_empty)
         count = broker.delete_queue(queue)
-    broker.answer(channel, None if method.no_wait else QueueDeleteOk(count), before)
+    agreement.answer(broker, channel, None if method.no_wait else QueueDeleteOk(count), before, method)
 
 
 def check_deletable(queue: Queue, *, if_unused: bool, if_empty: bool) -> None:

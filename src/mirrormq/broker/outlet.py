@@ -30,6 +30,7 @@ class Outlet:
         self.is_choked: bool = False    # the socket takes no more for now
         self.is_stalled: bool = False   # more than OUT_LIMIT waits: no input is handled
         self.is_blocked: bool = False   # an alarm or a busy disk: no input is wanted
+        self.is_held: bool = False      # a node that it publishes to is behind: no input is wanted
         self.is_reading: bool = True
         self.is_over: bool = False      # the transport is closed when the last bytes have been written
         self.last_sent: i64 = broker.now
@@ -98,9 +99,15 @@ class Outlet:
         self.is_stalled = True
         self.mind_reading()
 
+    def hold(self, *, is_held: bool) -> None:
+        """It publishes faster than another node takes it, or does not any more."""
+        if not self.is_over:
+            self.is_held = is_held
+            self.mind_reading()
+
     def mind_reading(self) -> None:
         """Read from the socket, or stop reading, as there are reasons to."""
-        reads = not self.is_blocked and not self.is_stalled
+        reads = not self.is_blocked and not self.is_stalled and not self.is_held
         if reads != self.is_reading:
             self.is_reading = reads
             if reads:

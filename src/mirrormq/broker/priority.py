@@ -34,12 +34,13 @@ class Level:
         return not self.returned and not self.window and self.tail_at == len(self.tail)
 
     def next_tail(self) -> int:
-        index = self.tail[self.tail_at]
+        return self.tail[self.tail_at]
+
+    def pass_tail(self) -> None:
         self.tail_at += 1
         if self.tail_at > 4096 and self.tail_at * 2 > len(self.tail):
             del self.tail[:self.tail_at]
             self.tail_at = 0
-        return index
 
 
 class PriorityBacklog(Backlog):
@@ -105,6 +106,7 @@ class PriorityBacklog(Backlog):
             if not entries or entries[0].index != index:
                 raise LogHole(f"the message with index {index} is not in the log")
             message = self.message_of(entries[0])
+            level.pass_tail()
             level.window.append(message)
             self.budget.used += message.size + ENTRY_OVERHEAD
         return len(level.window) > 0
@@ -150,7 +152,7 @@ class PriorityBacklog(Backlog):
         ranges: list[int] = []
         for index in ended:
             extend_ranges(ranges, index, index)
-        self._clear()
+        self.clear()
         return ranges, count, size
 
     def _in_memory(self) -> list[Message]:
@@ -160,7 +162,7 @@ class PriorityBacklog(Backlog):
             found.extend(level.window)
         return found
 
-    def _clear(self) -> None:
+    def clear(self) -> None:
         for level in self.levels:
             for message in level.window:
                 self.budget.used -= message.size + ENTRY_OVERHEAD

@@ -15,6 +15,8 @@ from mirrormq.broker.channel import CONFIRM, Channel, ConfirmBarrier
 from mirrormq.broker.connection import Connection
 from mirrormq.broker.deadletter import bury, copies_of, deaths_of, makes_cycle, with_properties
 from mirrormq.broker.exchange import Exchange
+from mirrormq.broker.forward.away import AwayQueue
+from mirrormq.broker.forward.letters import LetterBarrier
 from mirrormq.broker.message import DIRECT_REPLY, ContentInfo, Message, address_of, blind_copies
 from mirrormq.broker.queue import Queue
 from mirrormq.broker.route import Route
@@ -82,6 +84,8 @@ def _send_on(channel: Channel, way: Route, message: Message, keys: list[str], ba
         _reply(channel, way, message)
         return
     queues = find_queues(vhost, way.exchange, envelope_of(way.exchange, message, keys))
+    way.exchange.published_in += 1
+    way.exchange.published_out += len(queues)
     if channel.transaction is not None:
         channel.transaction.add_publish(message, way.exchange, queues, mandatory=way.mandatory)
         return
@@ -100,10 +104,11 @@ def envelope_of(exchange: Exchange, message: Message, keys: list[str]) -> Envelo
 
 
 def _reply(channel: Channel, way: Route, message: Message) -> None:
-    target = channel.connection.broker.reply_channels.get(way.routing_key)
+    broker = channel.connection.broker
+    target = broker.reply_channels.get(way.routing_key)
     if target is not None:
         direct_reply.deliver(target, message)
-    elif way.mandatory:
+    elif not broker.forwarding.reply(direct_reply.node_of(way.routing_key), way.routing_key, message) and way.mandatory:
         return_message(channel, message, 312, "NO_ROUTE")
 
 
@@ -158,21 +163,22 @@ def return_message(channel: Channel, message: Message, code: int, text: str) -> 
     channel.put_content(message.content)
 
 
-def publish_delayed(broker: Broker, vhost: VirtualHost, exchange: Exchange, message: Message) -> None:
+def publish_delayed(broker: Broker, vhost: VirtualHost, exchange: Exchange, message: Message, letter: LetterBarrier) -> None:
     """Route a message whose delay is over."""
     copies = (copies_of(message.info, "CC") or []) if message.info.copies else []
     keys = [message.routing_key(), *copies]
     for queue in find_queues(vhost, exchange, envelope_of(exchange, message, keys)):
-        queue.publish(message.copy(), None)
+        queue.publish(message.copy(), letter if queue.is_away else None)
 
 
-def dead_letter(broker: Broker, queue: Queue, message: Message, reason: str) -> None:
-    """Publish a copy to the queue's dead-letter exchange, unless there is none or it would go in a circle."""
+def dead_letter(broker: Broker, queue: Queue, message: Message, reason: str, reason_code: i64) -> bool:
+    """Publish a copy to the queue's dead-letter exchange, unless there is none or it would go in a circle. True if the end of
+    the message has to wait until another node has taken the copy."""
     vhost = broker.vhosts.get(queue.vhost)
     name = queue.settings.dead_letter_exchange
     exchange = None if vhost is None or name is None else vhost.exchanges.get(name)
     if vhost is None or exchange is None:
-        return
+        return False
     instead = queue.settings.dead_letter_routing_key
     copies = (copies_of(message.info, "CC") or []) if message.info.copies else []
     published = [message.routing_key(), *copies]
@@ -181,9 +187,14 @@ def dead_letter(broker: Broker, queue: Queue, message: Message, reason: str) -> 
     info = broker.infos.get(properties)
     letter = Message(with_properties(message, properties), address_of(exchange.name, keys[0]), info, message.size)
     deaths = deaths_of(info) or []
+    barrier = LetterBarrier(queue, message, reason_code)
     for target in find_queues(vhost, exchange, envelope_of(exchange, letter, keys)):
         if not makes_cycle(deaths, target.name):
-            _post(broker, target, letter.copy())
+            if isinstance(target, AwayQueue):
+                target.post(letter.copy(), barrier)
+            else:
+                _post(broker, target, letter.copy())
+    return barrier.posted()
 
 
 def _post(broker: Broker, target: Queue, letter: Message) -> None:

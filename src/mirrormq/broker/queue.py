@@ -13,9 +13,10 @@ from mypy_extensions import i64
 from mirrormq.broker.arguments import QueueArguments, QueueSettings
 from mirrormq.broker.backlog import Backlog, PlainBacklog
 from mirrormq.broker.consumer import Consumer, Turns
+from mirrormq.broker.forward.runs import Publisher
 from mirrormq.broker.message import NEVER, Message
 from mirrormq.broker.priority import PriorityBacklog
-from mirrormq.broker.queue_log import RESERVE, QueueLog, ended_for
+from mirrormq.broker.queue_log import EXPIRED, OVERFLOW, PURGED, REASONS, REJECTED, RESERVE, QueueLog, ended_for
 from mirrormq.broker.stability import Barrier
 from mirrormq.log.entries import TRANSIENT
 from mirrormq.log.snapshot import Snapshot
@@ -25,11 +26,6 @@ if TYPE_CHECKING:
     from mirrormq.broker.connection import Connection
 
 HELD_WINDOW: Final = 16384          # beyond so many unacknowledged messages their content stays in the log only
-EXPIRED: Final = 1
-OVERFLOW: Final = 2
-PURGED: Final = 3
-REJECTED: Final = 4
-REASONS: Final = {EXPIRED: "expired", OVERFLOW: "maxlen", REJECTED: "rejected"}
 DROP_HEAD: Final = 0
 REJECT_PUBLISH_DLX: Final = 2
 
@@ -49,8 +45,13 @@ class Queue(QueueLog):
         self.turns: Turns = Turns()
         self.holder: Consumer | None = None     # exclusive consumer, or the single active one
         self.delivered_high: i64 = 0
+        self.is_away: bool = False              # its home is another node, and this a way to it
+        self.home: str = ""                     # the name of that node
+        self.publishers: dict[int, Publisher] = {}      # other nodes that published here, by their ids
         self.is_active: bool = False
         self.is_deleted: bool = False
+        self.is_going: bool = False             # its end is proposed, and will be until the store has it
+        self.keeps_record: bool = durable and owner is None
         self.damage: str = ""
         self.had_consumer: bool = False
         self.last_used: i64 = broker.now
@@ -91,9 +92,15 @@ class Queue(QueueLog):
             ttl = message.info.ttl
         if ttl >= 0:
             message.expires = self.broker.now + ttl
+        self.published += 1
+        self._enqueue(message, waiter)
+        if settings.limited and settings.overflow == DROP_HEAD:
+            self._make_place()
+        return True
+
+    def _enqueue(self, message: Message, waiter: Barrier | None) -> None:
         message.index = self.next_index
         self.next_index += 1
-        self.published += 1
         if self.keeps and message.persistent:
             self.log_message(message, 0)
             if waiter is not None and self.last_waiter is not waiter:
@@ -108,30 +115,32 @@ class Queue(QueueLog):
             self.backlog.push_logged(message)
         if not self.is_active:
             self.activate()
-        if settings.limited and settings.overflow == DROP_HEAD:
-            self._make_place()
-        return True
 
     def _make_place(self) -> None:
         """Over the limit the oldest message goes, but not one that a waiting consumer can take."""
         settings = self.settings
-        backlog = self.backlog
-        if (settings.max_length >= 0 and backlog.count > settings.max_length) \
-                or (settings.max_length_bytes >= 0 and backlog.bytes > settings.max_length_bytes):
+        if (settings.max_length >= 0 and self.backlog.count > settings.max_length) \
+                or (settings.max_length_bytes >= 0 and self.backlog.bytes > settings.max_length_bytes):
+            self._work_ahead()
+
+    def _work_ahead(self) -> None:
+        try:
             self.pump()
             self.enforce_limits()
+        except Exception as fault:  # noqa: BLE001 - it is not the fault of whose publish asked for it
+            self.broker.stop_queue(self, fault)
 
     def _has_place(self, message: Message) -> bool:
         if self.damage:
             return False
         if self.settings.overflow == DROP_HEAD or not self._is_full(message):
             return True
-        self.pump()                     # what a waiting consumer can take does not count against the limit
+        self._work_ahead()              # what a waiting consumer can take does not count against the limit
         self.activate()
         if not self._is_full(message):
-            return True
+            return not self.damage
         if self.settings.overflow == REJECT_PUBLISH_DLX:
-            self.broker.dead_letter(self, message, REASONS[OVERFLOW])
+            self.broker.dead_letter(self, message, REASONS[OVERFLOW], OVERFLOW)
         return False
 
     def _is_full(self, message: Message) -> bool:
@@ -234,17 +243,25 @@ class Queue(QueueLog):
     def end(self, message: Message, reason: int) -> None:
         """A message leaves without being acknowledged: to the dead-letter exchange, or away."""
         if self.settings.dead_letter_exchange is not None:
-            self._load(message)
-            self.broker.dead_letter(self, message, REASONS[reason])
-            if message.logged:
+            if not self._load(message):
+                self.backlog.put_back(message)
+                return
+            must_wait = self.broker.dead_letter(self, message, REASONS[reason], reason)
+            if message.logged and not must_wait:
                 self.note_dead_letter(message, reason)
         elif message.logged:
             ended_for(self.dropped, reason).add(message)
         self.activate()
 
-    def _load(self, message: Message) -> None:
+    def _load(self, message: Message) -> bool:
+        """False if the log does not give its content back; the queue is out of service then."""
         if not message.content:
-            message.content = self.backlog.content_at(message.index)
+            try:
+                message.content = self.backlog.content_at(message.index)
+            except Exception as fault:  # noqa: BLE001 - who holds the message, or is closing, is not to blame
+                self.broker.stop_queue(self, fault)
+                return False
+        return True
 
     def purge(self) -> int:
         count = self.backlog.count
@@ -340,7 +357,7 @@ class Queue(QueueLog):
         if not self.turns.everyone:
             self._watch_expiry()
             if self.auto_delete:
-                self.broker.delete_queue(self)
+                self.broker.delete_queue(self, is_stubborn=True)
 
     def touch(self) -> None:
         """The queue was used: its time to live starts anew."""
@@ -367,16 +384,17 @@ class Queue(QueueLog):
             waiter.outstanding -= 1
             if waiter.outstanding == 0:
                 waiter.passed()
-        self.backlog.take_all(self.next_index)
+        self.backlog.clear()
         self.backlog.writer = None          # a circle of references would outlive the queue for long
         self.turns = Turns()
         self.holder = None
+        self.broker.forwarding.queue_deleted(self.log_id)
 
     def on_timer(self) -> None:
         self.wake_at = NEVER
         expires = self.settings.expires
         if expires > 0 and not self.turns.everyone and self.broker.now >= self.last_used + expires:
-            self.broker.delete_queue(self)
+            self.broker.delete_queue(self, is_stubborn=True)
             return
         self._watch_expiry()
         self.activate()

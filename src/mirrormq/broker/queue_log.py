@@ -22,6 +22,11 @@ from mirrormq.log.entries import ChunkBuilder
 if TYPE_CHECKING:
     from mirrormq.broker.broker import Broker
 
+EXPIRED: Final = 1                  # why a message ended without being acknowledged
+OVERFLOW: Final = 2
+PURGED: Final = 3
+REJECTED: Final = 4
+REASONS: Final = {EXPIRED: "expired", OVERFLOW: "maxlen", REJECTED: "rejected"}
 RESERVE: Final = 8192               # indexes ahead of the last delivery while there are consumers
 RESERVE_FOR_GETS: Final = 64        # and where messages are only taken one by one
 

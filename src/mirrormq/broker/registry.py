@@ -1,21 +1,18 @@
-"""Making and removing what exists: virtual hosts, exchanges, queues, bindings, users and policies, each noted in the journal."""
+"""Proposals to make and remove what clients declare: queues, exchanges and bindings. What becomes of them is in `records`."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from mirrormq.broker import exchange as exchanges
-from mirrormq.broker.arguments import QueueArguments, effective_settings
-from mirrormq.broker.auth import Permission, TopicPermission, User
+from mirrormq.broker.arguments import QueueArguments
 from mirrormq.broker.bindings import Binding, Destination
 from mirrormq.broker.connection import Connection
 from mirrormq.broker.exchange import Exchange
-from mirrormq.broker.limits import check_queue_count
-from mirrormq.broker.metadata import Record, key, pack
-from mirrormq.broker.policy import Policy, match, merge
+from mirrormq.broker.journal import Proposal
+from mirrormq.broker.limits import check_all_queues, check_queue_count
+from mirrormq.broker.metadata import Record, below, key, pack
 from mirrormq.broker.queue import Queue
-from mirrormq.broker.sharding import ensure_shards
 from mirrormq.broker.vhost import VirtualHost
-from mirrormq.wire.methods import BasicCancel
 from mirrormq.wire.table import Table
 
 if TYPE_CHECKING:
@@ -25,304 +22,179 @@ if TYPE_CHECKING:
 # --- queues -------------------------------------------------------------------------------------------------------
 
 def create_queue(broker: Broker, vhost: VirtualHost, name: str, arguments: QueueArguments, *, durable: bool,
-                 auto_delete: bool, owner: Connection | None, log_id: int = 0) -> Queue:
-    if not log_id:
-        check_queue_count(vhost.limits, vhost.name, name, len(vhost.queues))
-        log_id = broker.next_log_id
-    broker.next_log_id = max(broker.next_log_id, log_id + 1)
-    policy, operator = policies_for(broker, vhost.name, name, "queue")
-    settings = effective_settings(arguments, merge(policy, operator))
-    queue = Queue(broker, vhost.name, name, log_id, durable=durable, auto_delete=auto_delete,
-                  owner=owner, arguments=arguments, settings=settings)
-    _name_policies(queue, policy, operator)
-    vhost.queues[name] = queue
-    broker.queues_by_log[log_id] = queue
+                 auto_delete: bool, owner: Connection | None, home: str = "") -> int:
+    """Propose a queue; returns the id that it will have. An owner gets it for itself, on its own node."""
+    check_queue_count(vhost.limits, vhost.name, name, len(vhost.queues))
+    if broker.limits.queues >= 0:
+        check_all_queues(broker.limits.queues, name, sum(len(other.queues) for other in broker.vhosts.values()))
+    id = broker.host.fresh_id()
+    exclusive = owner is not None
+    record: Record = {"id": id, "node": home or broker.node_name, "durable": durable, "auto_delete": auto_delete,
+                      "exclusive": exclusive, "arguments": pack(arguments.table)}
     if owner is not None:
-        owner.exclusive_queues.append(queue)
-    elif durable:
-        broker.journal.put(key("queue", vhost.name, name), queue_record(queue))
-    queue.touch()
-    broker.count("queue_created", 1)
-    broker.count("queue_declared", 1)
-    broker.forget_routes()
-    return queue
+        broker.owners[id] = owner
+    proposal = Proposal()
+    proposal.absent.append(key("queue", vhost.name, name))
+    proposal.present.append(key("vhost", vhost.name))
+    proposal.put(key("queue", vhost.name, name), record, leased=exclusive or not durable, home=home)
+    broker.journal.propose(proposal)
+    return id
 
 
-def queue_record(queue: Queue) -> Record:
-    return {"log": queue.log_id, "auto_delete": queue.auto_delete, "arguments": pack(queue.arguments.table)}
+def restate_queue(broker: Broker, vhost: VirtualHost, queue: Queue) -> None:
+    """A queue of this node whose record went with the node's lease, with its bindings."""
+    record: Record = {"id": queue.log_id, "node": broker.node_name, "durable": queue.durable, "auto_delete": queue.auto_delete,
+                      "exclusive": queue.exclusive, "arguments": pack(queue.arguments.table)}
+    place = key("queue", vhost.name, queue.name)
+    proposal = Proposal(is_stubborn=True)
+    proposal.absent.append(place)
+    proposal.put(place, record, leased=True)
+    for source in vhost.sources.get(queue, {}):
+        for binding in source.bindings_to(queue):
+            put_binding(proposal, vhost, source, queue, binding.routing_key, binding.arguments)
+    broker.journal.propose(proposal)
 
 
-def delete_queue(broker: Broker, queue: Queue) -> int:
-    """Remove a queue with its bindings and messages; its consumers are told. Returns how many messages were ready."""
-    if queue.is_deleted:
+def delete_queue(broker: Broker, queue: Queue, *, is_stubborn: bool = False) -> int:
+    """Propose that a queue goes, with its bindings and the auto-delete exchanges that lead to it alone. Returns how many
+    messages are ready now."""
+    if queue.is_deleted or (queue.is_going and is_stubborn):
+        return queue.backlog.count
+    vhost = broker.vhosts.get(queue.vhost)
+    if vhost is None or vhost.queues.get(queue.name) is not queue:
         return 0
-    queue.is_deleted = True
-    vhost = broker.vhosts[queue.vhost]
-    count = queue.backlog.count
-    vhost.queues.pop(queue.name, None)
-    broker.queues_by_log.pop(queue.log_id, None)
-    _drop_binding_records(broker, vhost, queue)
-    for source in vhost.unbind_everywhere(queue):
-        delete_if_unused(broker, vhost, source)
-    if queue.owner is not None and queue in queue.owner.exclusive_queues:
-        queue.owner.exclusive_queues.remove(queue)
-    elif queue.keeps:
-        broker.journal.delete(key("queue", vhost.name, queue.name))
-    for consumer in list(queue.turns.everyone):
-        _cancel(consumer.channel.connection, consumer.channel.number, consumer.tag)
-        consumer.channel.consumers.pop(consumer.tag, None)
-    queue.abandon()
-    broker.forget_timer(queue)
-    broker.count_queue(queue)
-    broker.log.drop(queue.log_id)
-    broker.forget_routes()
-    return count
-
-
-def _cancel(connection: Connection, number: int, tag: str) -> None:
-    """Tell a consumer that its queue is gone, if its client can be told."""
-    channel = connection.channels.get(number)
-    if channel is not None and not channel.is_closing and connection.capabilities.get("consumer_cancel_notify") is True:
-        channel.send(BasicCancel(tag, no_wait=True))
+    queue.is_going = queue.is_going or is_stubborn
+    proposal = Proposal(is_stubborn=is_stubborn)
+    proposal.ending = queue
+    place = key("queue", vhost.name, queue.name)
+    proposal.unchanged.append((place, queue.revision))
+    proposal.delete(place)
+    proposal.prefixes.append(below("binding", vhost.name, "queue", queue.name))
+    gone: dict[Destination, None] = {queue: None}
+    _with_unused(proposal, vhost, gone)
+    broker.journal.propose(proposal)
+    return queue.backlog.count
 
 
 # --- exchanges and bindings -----------------------------------------------------------------------------------------
 
 def create_exchange(broker: Broker, vhost: VirtualHost, name: str, type: str, *, durable: bool, auto_delete: bool,
-                    internal: bool, arguments: Table) -> Exchange:
-    exchange = exchanges.create_exchange(vhost.name, name, type, durable=durable, auto_delete=auto_delete,
-                                         internal=internal, arguments=arguments)
-    policy, operator = policies_for(broker, vhost.name, name, "exchange")
-    exchange.apply_policy(policy, operator)
-    vhost.exchanges[name] = exchange
-    if durable:
-        record: Record = {"type": type, "auto_delete": auto_delete, "internal": internal, "arguments": pack(arguments)}
-        broker.journal.put(key("exchange", vhost.name, name), record)
-    ensure_shards(broker, vhost, exchange)
-    broker.forget_routes()
-    return exchange
+                    internal: bool, arguments: Table) -> None:
+    exchanges.create_exchange(vhost.name, name, type, durable=durable, auto_delete=auto_delete, internal=internal,
+                              arguments=arguments)
+    record: Record = {"id": broker.host.fresh_id(), "type": type, "durable": durable, "auto_delete": auto_delete,
+                      "internal": internal, "arguments": pack(arguments)}
+    proposal = Proposal()
+    proposal.absent.append(key("exchange", vhost.name, name))
+    proposal.present.append(key("vhost", vhost.name))
+    proposal.put(key("exchange", vhost.name, name), record)
+    broker.journal.propose(proposal)
 
 
-def delete_exchange(broker: Broker, vhost: VirtualHost, exchange: Exchange) -> None:
-    """With it go auto-delete exchanges that were bound to nothing else, however long their chain is."""
-    going = [exchange]
+def delete_exchange(broker: Broker, vhost: VirtualHost, exchange: Exchange, *, is_stubborn: bool = False) -> None:
+    """With it go auto-delete exchanges that lead to nothing else, however long their chain is."""
+    proposal = Proposal(is_stubborn=is_stubborn)
+    _drop_exchange(proposal, vhost, exchange)
+    gone: dict[Destination, None] = {exchange: None}
+    _with_unused(proposal, vhost, gone)
+    broker.journal.propose(proposal)
+
+
+def _with_unused(proposal: Proposal, vhost: VirtualHost, gone: dict[Destination, None]) -> None:
+    """Auto-delete exchanges whose last binding goes with what goes."""
+    going = list(gone)
     while going:
-        gone = going.pop()
-        for binding in gone.bindings():
-            _drop_record(broker, vhost, binding)
-        _drop_binding_records(broker, vhost, gone)
-        going += [source for source in vhost.forget_exchange(gone) if _is_unused(vhost, source)]
-        if gone.durable:
-            broker.journal.delete(key("exchange", vhost.name, gone.name))
-        broker.delays.forget(vhost, gone)
-    broker.forget_routes()
+        for source in vhost.sources.get(going.pop(), {}):
+            if source.auto_delete and source not in gone:
+                if all(destination in gone for destination in source.destinations()):
+                    _drop_exchange(proposal, vhost, source)
+                    gone[source] = None
+                    going.append(source)
+                else:
+                    _touch_guard(proposal, vhost, source)
 
 
-def _is_unused(vhost: VirtualHost, exchange: Exchange) -> bool:
-    return exchange.auto_delete and not exchange.is_bound() and vhost.exchanges.get(exchange.name) is exchange
+def _drop_exchange(proposal: Proposal, vhost: VirtualHost, exchange: Exchange) -> None:
+    place = key("exchange", vhost.name, exchange.name)
+    proposal.unchanged.append((place, exchange.revision))
+    proposal.delete(place)
+    proposal.prefixes.append(below("binding", vhost.name, "exchange", exchange.name))
+    if exchange.auto_delete:
+        _check_guard(proposal, vhost, exchange)
+        proposal.delete(_guard_key(vhost, exchange))
 
 
-def delete_if_unused(broker: Broker, vhost: VirtualHost, exchange: Exchange) -> None:
-    """An auto-delete exchange goes with its last binding."""
-    if _is_unused(vhost, exchange):
-        delete_exchange(broker, vhost, exchange)
+def _guard_key(vhost: VirtualHost, exchange: Exchange) -> str:
+    return key("guard", vhost.name, exchange.name)
+
+
+def _check_guard(proposal: Proposal, vhost: VirtualHost, exchange: Exchange) -> None:
+    """Two nodes that change the bindings of an auto-delete exchange at once would each miss that theirs was the last."""
+    place = _guard_key(vhost, exchange)
+    if exchange.guard:
+        proposal.unchanged.append((place, exchange.guard))
+    else:
+        proposal.absent.append(place)
+
+
+def _touch_guard(proposal: Proposal, vhost: VirtualHost, exchange: Exchange) -> None:
+    _check_guard(proposal, vhost, exchange)
+    proposal.put(_guard_key(vhost, exchange), {"id": exchange.id})
 
 
 def bind(broker: Broker, vhost: VirtualHost, source: Exchange, destination: Destination, routing_key: str,
          arguments: Table) -> None:
-    if vhost.bind(source, destination, routing_key, arguments):
-        if source.durable and is_durable(destination):
-            broker.journal.put(_binding_key(vhost, source, destination, routing_key, arguments), {"arguments": pack(arguments)})
-        broker.forget_routes()
+    source.check_binding(routing_key, arguments)
+    if source.has_binding(destination, routing_key, arguments):
+        return
+    proposal = Proposal()
+    _needs(proposal, vhost, source)
+    _needs(proposal, vhost, destination)
+    put_binding(proposal, vhost, source, destination, routing_key, arguments)
+    if source.auto_delete:
+        _touch_guard(proposal, vhost, source)
+    broker.journal.propose(proposal)
+
+
+def put_binding(proposal: Proposal, vhost: VirtualHost, source: Exchange, destination: Destination, routing_key: str,
+                arguments: Table) -> None:
+    record: Record = {"ids": [source.id, id_of(destination)], "arguments": pack(arguments)}
+    name = binding_key(vhost.name, source, destination, routing_key, arguments)
+    if isinstance(destination, Queue) and not destination.keeps_record:
+        proposal.put(name, record, leased=True, home=destination.home)      # it goes with its queue, whoever binds it
+    else:
+        proposal.put(name, record)
+
+
+def _needs(proposal: Proposal, vhost: VirtualHost, end: Destination) -> None:
+    if isinstance(end, Queue) or id_of(end):
+        proposal.unchanged.append((key(end.kind, vhost.name, end.name), end.revision))
+    else:
+        proposal.present.append(key("vhost", vhost.name))       # exchanges that every virtual host has are in no record
 
 
 def unbind(broker: Broker, vhost: VirtualHost, source: Exchange, destination: Destination, routing_key: str,
            arguments: Table) -> None:
-    if vhost.unbind(source, destination, routing_key, arguments):
-        if source.durable and is_durable(destination):
-            broker.journal.delete(_binding_key(vhost, source, destination, routing_key, arguments))
-        delete_if_unused(broker, vhost, source)
-        broker.forget_routes()
-
-
-def is_durable(destination: Destination) -> bool:
-    if isinstance(destination, Queue):
-        return destination.keeps
-    return isinstance(destination, Exchange) and destination.durable
-
-
-def _binding_key(vhost: VirtualHost, source: Exchange, destination: Destination, routing_key: str, arguments: Table) -> str:
-    digest = Binding(source, destination, routing_key, arguments).properties_key if arguments else ""
-    return key("binding", vhost.name, source.name, destination.kind, destination.name, routing_key, digest)
-
-
-def _drop_record(broker: Broker, vhost: VirtualHost, binding: Binding) -> None:
-    if binding.source.durable and is_durable(binding.destination):
-        broker.journal.delete(
-            _binding_key(vhost, binding.source, binding.destination, binding.routing_key, binding.arguments))
-
-
-def _drop_binding_records(broker: Broker, vhost: VirtualHost, destination: Destination) -> None:
-    for source in vhost.sources.get(destination, {}):
-        for binding in source.bindings_to(destination):
-            _drop_record(broker, vhost, binding)
-
-
-# --- policies -------------------------------------------------------------------------------------------------------
-
-def policies_for(broker: Broker, vhost: str, name: str, kind: str) -> tuple[Policy | None, Policy | None]:
-    return (match(broker.policies.values(), vhost, name, kind), match(broker.operator_policies.values(), vhost, name, kind))
-
-
-def _name_policies(queue: Queue, policy: Policy | None, operator: Policy | None) -> None:
-    queue.policy = "" if policy is None else policy.name
-    queue.operator_policy = "" if operator is None else operator.name
-    queue.effective_policy = merge(policy, operator)
-
-
-def put_policy(broker: Broker, policy: Policy, *, operator: bool) -> None:
-    store = broker.operator_policies if operator else broker.policies
-    store[policy.vhost, policy.name] = policy
-    record: Record = {"pattern": policy.pattern, "apply_to": policy.apply_to, "definition": policy.definition,
-                      "priority": policy.priority}
-    broker.journal.put(key("operator_policy" if operator else "policy", policy.vhost, policy.name), record)
-    apply_policies(broker, policy.vhost)
-
-
-def delete_policy(broker: Broker, vhost: str, name: str, *, operator: bool) -> bool:
-    store = broker.operator_policies if operator else broker.policies
-    if store.pop((vhost, name), None) is None:
-        return False
-    broker.journal.delete(key("operator_policy" if operator else "policy", vhost, name))
-    apply_policies(broker, vhost)
-    return True
-
-
-def apply_policies(broker: Broker, vhost_name: str) -> None:
-    """Bring every queue and exchange of a virtual host to the policies as they are now."""
-    vhost = broker.vhosts.get(vhost_name)
-    if vhost is None:
+    if not source.has_binding(destination, routing_key, arguments):
         return
-    for queue in vhost.queues.values():
-        policy, operator = policies_for(broker, vhost_name, queue.name, "queue")
-        _name_policies(queue, policy, operator)
-        queue.apply_settings(effective_settings(queue.arguments, queue.effective_policy))
-    for exchange in list(vhost.exchanges.values()):
-        policy, operator = policies_for(broker, vhost_name, exchange.name, "exchange")
-        exchange.apply_policy(policy, operator)
-        ensure_shards(broker, vhost, exchange)
-    broker.forget_routes()
-    broker.host.schedule()
+    proposal = Proposal()
+    proposal.delete(binding_key(vhost.name, source, destination, routing_key, arguments))
+    if source.auto_delete:
+        if len(source.bindings()) == 1:
+            _drop_exchange(proposal, vhost, source)
+            _with_unused(proposal, vhost, {source: None})
+        else:
+            _touch_guard(proposal, vhost, source)
+    broker.journal.propose(proposal)
 
 
-# --- virtual hosts and users ------------------------------------------------------------------------------------------
-
-def put_vhost(broker: Broker, name: str, *, description: str = "", tags: list[str] | None = None,
-              tracing: bool = False) -> VirtualHost:
-    vhost = broker.vhosts.get(name)
-    if vhost is None:
-        vhost = broker.vhosts[name] = VirtualHost(name)
-    vhost.description = description
-    vhost.tags = tags or []
-    vhost.tracing = tracing
-    note_vhost(broker, vhost)
-    return vhost
+def id_of(destination: Destination) -> int:
+    if isinstance(destination, Queue):
+        return destination.log_id
+    assert isinstance(destination, Exchange)
+    return destination.id
 
 
-def note_vhost(broker: Broker, vhost: VirtualHost) -> None:
-    record: Record = {"description": vhost.description, "tags": vhost.tags, "tracing": vhost.tracing, "limits": vhost.limits}
-    broker.journal.put(key("vhost", vhost.name), record)
-
-
-def delete_vhost(broker: Broker, name: str) -> None:
-    vhost = broker.vhosts[name]
-    for connection in [other for other in broker.connections if other.vhost is vhost]:
-        connection.close_with(320, f"CONNECTION_FORCED - vhost '{name}' is deleted", 0, 0)
-    for queue in list(vhost.queues.values()):
-        delete_queue(broker, queue)
-    for exchange in list(vhost.exchanges.values()):
-        if exchange.name in vhost.exchanges:
-            delete_exchange(broker, vhost, exchange)
-    _forget_rules(broker, name)
-    broker.authority.delete_vhost(name)
-    del broker.vhosts[name]
-    broker.journal.delete(key("vhost", name))
-    broker.host.schedule()
-
-
-def _forget_rules(broker: Broker, vhost: str) -> None:
-    """Policies, parameters and permissions of a virtual host that goes."""
-    for where, policy in list(broker.policies):
-        if where == vhost:
-            delete_policy(broker, vhost, policy, operator=False)
-    for where, policy in list(broker.operator_policies):
-        if where == vhost:
-            delete_policy(broker, vhost, policy, operator=True)
-    for component, where, parameter in list(broker.parameters):
-        if where == vhost:
-            del broker.parameters[component, where, parameter]
-            broker.journal.delete(key("parameter", component, where, parameter))
-    for user, where in list(broker.authority.permissions):
-        if where == vhost:
-            broker.journal.delete(key("permission", user, vhost))
-    for user, where, exchange in list(broker.authority.topic_permissions):
-        if where == vhost:
-            broker.journal.delete(key("topic_permission", user, vhost, exchange))
-
-
-def put_user(broker: Broker, user: User) -> None:
-    broker.authority.put_user(user)
-    for connection in broker.connections:
-        if connection.user is not None and connection.user.name == user.name:
-            connection.user = user
-    record: Record = {"hash": user.password_hash, "algorithm": user.hashing_algorithm, "tags": list(user.tags),
-                      "limits": user.limits}
-    broker.journal.put(key("user", user.name), record)
-
-
-def delete_user(broker: Broker, name: str) -> bool:
-    authority = broker.authority
-    for user, vhost in list(authority.permissions):
-        if user == name:
-            broker.journal.delete(key("permission", name, vhost))
-    for user, vhost, exchange in list(authority.topic_permissions):
-        if user == name:
-            broker.journal.delete(key("topic_permission", name, vhost, exchange))
-    if not authority.delete_user(name):
-        return False
-    broker.journal.delete(key("user", name))
-    for connection in [other for other in broker.connections if other.user is not None and other.user.name == name]:
-        connection.close_with(320, f"CONNECTION_FORCED - user '{name}' is deleted", 0, 0)
-    broker.forget_routes()
-    broker.host.schedule()
-    return True
-
-
-def set_permission(broker: Broker, user: str, vhost: str, permission: Permission) -> None:
-    broker.authority.set_permission(user, vhost, permission)
-    record: Record = {"configure": permission.configure, "write": permission.write, "read": permission.read}
-    broker.journal.put(key("permission", user, vhost), record)
-    broker.forget_routes()
-
-
-def clear_permission(broker: Broker, user: str, vhost: str) -> bool:
-    found = broker.authority.clear_permission(user, vhost)
-    if found:
-        broker.journal.delete(key("permission", user, vhost))
-        broker.forget_routes()
-    return found
-
-
-def set_topic_permission(broker: Broker, user: str, vhost: str, exchange: str, permission: TopicPermission) -> None:
-    broker.authority.set_topic_permission(user, vhost, exchange, permission)
-    record: Record = {"write": permission.write, "read": permission.read}
-    broker.journal.put(key("topic_permission", user, vhost, exchange), record)
-    broker.forget_routes()
-
-
-def clear_topic_permissions(broker: Broker, user: str, vhost: str, exchange: str | None = None) -> None:
-    for who, where, name in list(broker.authority.topic_permissions):
-        if who == user and where == vhost and exchange in (None, name):
-            broker.journal.delete(key("topic_permission", user, vhost, name))
-    broker.authority.clear_topic_permissions(user, vhost, exchange)
-    broker.forget_routes()
+def binding_key(vhost: str, source: Exchange, destination: Destination, routing_key: str, arguments: Table) -> str:
+    digest = Binding(source, destination, routing_key, arguments).properties_key if arguments else ""
+    return key("binding", vhost, destination.kind, destination.name, source.name, routing_key, digest)

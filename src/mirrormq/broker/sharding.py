@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirrormq.broker.arguments import QueueArguments
 from mirrormq.broker.bindings import MODULUS_HASH
 from mirrormq.broker.exchange import Exchange
+from mirrormq.broker.journal import Proposal
+from mirrormq.broker.metadata import key
 from mirrormq.broker.queue import Queue
 from mirrormq.broker.vhost import VirtualHost
 
@@ -25,13 +26,25 @@ def shard_names(broker: Broker, exchange: Exchange) -> list[str]:
 
 
 def ensure_shards(broker: Broker, vhost: VirtualHost, exchange: Exchange) -> None:
-    """Make the queues that the policy asks for. Fewer shards in a later policy remove none: they may hold messages."""
-    key = exchange.effective_policy.get("routing-key")
+    """Propose the queues that the policy asks for. Fewer shards in a later policy remove none: they may hold messages."""
+    routing_key = exchange.effective_policy.get("routing-key")
     for name in shard_names(broker, exchange):
-        queue = vhost.queues.get(name)
-        if queue is None:
-            queue = broker.create_queue(vhost, name, QueueArguments({}), durable=True, auto_delete=False, owner=None)
-        broker.bind(vhost, exchange, queue, key if isinstance(key, str) else "", {})
+        if name not in vhost.queues:
+            _propose(broker, vhost, exchange, name, routing_key if isinstance(routing_key, str) else "")
+
+
+def _propose(broker: Broker, vhost: VirtualHost, exchange: Exchange, name: str, routing_key: str) -> None:
+    """A shard and its binding, in one."""
+    id = broker.host.fresh_id()
+    place = key("queue", vhost.name, name)
+    proposal = Proposal()
+    proposal.absent.append(place)
+    proposal.unchanged.append((key("exchange", vhost.name, exchange.name), exchange.revision))
+    proposal.put(place, {"id": id, "node": broker.node_name, "durable": True, "auto_delete": False, "exclusive": False,
+                         "arguments": {}})
+    proposal.put(key("binding", vhost.name, "queue", name, exchange.name, routing_key, ""),
+                 {"ids": [exchange.id, id], "arguments": {}})
+    broker.journal.propose(proposal)
 
 
 def shard_for(broker: Broker, vhost: VirtualHost, name: str) -> Queue | None:

@@ -16,9 +16,17 @@ class Barrier:
 
     def __init__(self) -> None:
         self.outstanding: i64 = 0
+        self.is_lost: bool = False      # a log did not take what it waits for
 
     def passed(self) -> None:
         raise NotImplementedError
+
+    def mark(self) -> i64:
+        """What tells the message that is published now from the others of this barrier."""
+        return 0
+
+    def refuse(self, mark: i64) -> None:
+        """A queue on another node did not take the message with this mark. It is still waited for."""
 
 
 class Unstable:

@@ -1,7 +1,9 @@
 """tx.select, tx.commit, tx.rollback: publishes and acknowledgements gathered, then applied together."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from mypy_extensions import i64
 
 from mirrormq.broker.exchange import Exchange
 from mirrormq.broker.message import Message
@@ -12,6 +14,8 @@ from mirrormq.wire.methods import TxCommitOk
 if TYPE_CHECKING:
     from mirrormq.broker.channel import Channel, Delivery
     from mirrormq.broker.queue import Queue
+
+COMMIT: Final = 90 << 16 | 20
 
 
 class Pending:
@@ -32,10 +36,16 @@ class CommitBarrier(Barrier):
         self.channel: Channel = channel
         self.outstanding = 1            # until the commit itself has been applied
 
+    def refuse(self, mark: i64) -> None:
+        self.is_lost = True
+
     def passed(self) -> None:
-        if not self.channel.is_closing:
-            self.channel.send(TxCommitOk())
-            self.channel.resume()
+        channel = self.channel
+        if self.is_lost:
+            channel.fail(PreconditionFailed("partial tx completion"), COMMIT)
+        elif not channel.is_closing:
+            channel.send(TxCommitOk())
+            channel.resume()
 
 
 class Transaction:
@@ -89,7 +99,7 @@ class Transaction:
         acks, rejects, requeues = self.acks, self.rejects, self.requeues
         self.acks, self.rejects, self.requeues = [], [], []
         for delivery in acks:
-            if delivery.message.logged and not delivery.queue.is_deleted:
+            if (delivery.message.logged or delivery.queue.is_away) and not delivery.queue.is_deleted:
                 delivery.queue.wait_for_chunk(barrier)
         self.channel.acknowledge(acks)
         self.channel.turn_away(rejects, requeue=False)

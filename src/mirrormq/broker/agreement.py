@@ -1,0 +1,97 @@
+"""Waiting for the cluster to agree: channels whose proposals are under way, and declares that wait for the fate of a node."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from mirrormq.broker import handshake, registry
+from mirrormq.broker.journal import HELD, LOST, UNHEARD, Awaiting, Proposal, Unavailable
+
+if TYPE_CHECKING:
+    from mirrormq.broker.broker import Broker
+    from mirrormq.broker.channel import Channel
+    from mirrormq.broker.queue import Queue
+    from mirrormq.wire.methods import Method
+
+FATE: Final = 3000          # milliseconds that a declare waits for a silent node
+
+
+def answer(broker: Broker, channel: Channel, reply: Method | None, before: int, method: Method, *, again: bool = False) -> None:
+    """Answer at once if nothing was proposed, else when this node's copy has it; the channel waits so long. With `again`
+    the method is run again then, on what has become of the proposal."""
+    journal = broker.journal
+    if journal.written == before:
+        if reply is not None:
+            channel.send(reply)
+        return
+    channel.suspend()
+    broker.awaiting.append(Awaiting(before + 1, journal.written, channel, reply, method, again=again))
+
+
+def await_fate(broker: Broker, channel: Channel, method: Method, queue: Queue) -> bool:
+    """A queue that goes with its node, whose node is silent: whoever wants to declare it waits until it is known to be gone
+    or there, but not for long. False when there is nothing to wait for."""
+    if not queue.is_away or broker.forwarding.is_linked(queue.home):
+        channel.patience = 0
+        return False
+    if not channel.patience:
+        channel.patience = broker.now + FATE
+    elif broker.now >= channel.patience:
+        channel.patience = 0
+        return False
+    channel.suspend()
+    broker.stranded.append((channel, method))
+    return True
+
+
+def look_after_stranded(broker: Broker) -> None:
+    """Something is known now that was not before, or time has passed."""
+    stranded = broker.stranded
+    if stranded:
+        broker.stranded = []
+        for channel, method in stranded:
+            if not channel.is_closing:
+                channel.try_again(method)
+
+
+def settle(broker: Broker, proposals: list[Proposal]) -> None:
+    """The store has decided on these, in their order, and this node's copy has what it accepted."""
+    journal = broker.journal
+    for proposal in proposals:
+        journal.settled = max(journal.settled, proposal.number)
+        if proposal.state != HELD:
+            _failed(broker, proposal)
+    ready = [waiting for waiting in broker.awaiting if waiting.last <= journal.settled]
+    broker.awaiting = [waiting for waiting in broker.awaiting if waiting.last > journal.settled]
+    for waiting in ready:
+        if not waiting.channel.is_closing:
+            _answer_now(broker, waiting)
+    if not broker.awaiting:
+        journal.failed.clear()
+    for number, connection in [item for item in broker.parting if item[0] <= journal.settled]:
+        broker.parting.remove((number, connection))
+        handshake.finish_close(connection, connection.end_reason)
+    broker.go_on()
+    broker.host.schedule()
+
+
+def _failed(broker: Broker, proposal: Proposal) -> None:
+    queue = proposal.ending
+    if not proposal.is_stubborn:
+        broker.journal.failed[proposal.number] = proposal
+    elif proposal.state == LOST and queue is not None and not queue.is_deleted:
+        queue.is_going = False
+        registry.delete_queue(broker, queue, is_stubborn=True)
+
+
+def _answer_now(broker: Broker, waiting: Awaiting) -> None:
+    channel = waiting.channel
+    failures = broker.journal.failures(waiting.first, waiting.last)
+    unheard = [failure for failure in failures if failure.state == UNHEARD]
+    if unheard:
+        channel.fail(Unavailable(unheard[0].text), waiting.method.id)
+    elif failures or waiting.again:
+        channel.try_again(waiting.method)
+    else:
+        if waiting.reply is not None:
+            channel.send(waiting.reply)
+        channel.resume()

@@ -1,0 +1,70 @@
+"""Publishes that other nodes forward, at their queue's home: each is enqueued once, however often its run arrives.
+
+A run is confirmed when it is stable here. Runs may be confirmed out of order; the publishers' node puts that right.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mypy_extensions import i64
+
+from mirrormq.broker.forward.answers import RunBarrier
+from mirrormq.broker.forward.codec import MESSAGE, MESSAGE_SIZE, RUN, RUN_SIZE, SAME, encode_confirmed, properties_of
+from mirrormq.broker.forward.runs import Publisher
+from mirrormq.broker.message import InfoCache, Message
+from mirrormq.broker.queue import Queue
+
+if TYPE_CHECKING:
+    from mirrormq.broker.forward.reception import Reception
+
+
+def take_run(reception: Reception, queue: Queue | None, payload: bytes) -> None:
+    log_id, publisher, first, settled, count = RUN.unpack_from(payload, 0)
+    if queue is None or queue.is_deleted or queue.damage:
+        lost = [] if log_id in reception.forwarding.deleted else list(range(first, first + count))
+        reception.confirms.append(encode_confirmed(log_id, first, lost))
+        return
+    known = _publisher(reception, queue, publisher)
+    known.settled(settled)
+    barrier = RunBarrier(reception, log_id, first, count)
+    before = len(known.refused)
+    if known.last >= first:             # sent again after a broken link
+        barrier.refused = [sequence for sequence in known.refused if first <= sequence < first + count]
+        queue.wait_for_chunk(barrier)
+    if first + count > known.last + 1:
+        _enqueue(queue, payload, first, count, known, barrier, reception.forwarding.broker.infos)
+    if len(known.refused) > before:
+        barrier.refused = barrier.refused + known.refused[before:]
+    barrier.outstanding -= 1
+    if barrier.outstanding == 0:
+        barrier.passed()
+
+
+def _enqueue(queue: Queue, payload: bytes, first: i64, count: i64, known: Publisher, barrier: RunBarrier,
+             infos: InfoCache) -> None:
+    at: i64 = RUN_SIZE
+    address = b""
+    sequence: i64 = first
+    end: i64 = first + count
+    while sequence < end:
+        length, size, content_length = MESSAGE.unpack_from(payload, at)
+        at += MESSAGE_SIZE
+        if length != SAME:
+            address = payload[at:at + length]
+            at += length
+        content = payload[at:at + content_length]
+        at += content_length
+        if sequence > known.last:
+            known.last = sequence
+            if not queue.publish(Message(content, address, infos.get(properties_of(content)), size), barrier):
+                known.refused.append(sequence)
+        sequence += 1
+
+
+def _publisher(reception: Reception, queue: Queue, publisher: int) -> Publisher:
+    """Seam: a mirrored queue will find these in its log, so that the next leader knows them."""
+    known = queue.publishers.get(publisher)
+    if known is None:
+        reception.forwarding.note_publisher(reception.guests.name, publisher)
+        known = queue.publishers[publisher] = Publisher()
+    return known

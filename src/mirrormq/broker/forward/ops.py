@@ -1,0 +1,80 @@
+"""What clients ask of a queue whose home is another node. The channel is suspended until the home has answered."""
+from __future__ import annotations
+
+from mirrormq.broker.channel import Channel
+from mirrormq.broker.consumer import Consumer
+from mirrormq.broker.forward.away import AwayConsumer, AwayQueue
+from mirrormq.broker.forward.requests import (
+    CancelRequest,
+    ConsumeRequest,
+    DeleteRequest,
+    GetRequest,
+    InspectRequest,
+    LockedRequest,
+    PurgeRequest,
+    Request,
+)
+from mirrormq.broker.queue import Queue
+from mirrormq.wire.methods import BasicCancel, BasicConsume, BasicGet, QueueDeclare, QueueDelete, QueuePurge
+
+
+def _ask(channel: Channel, queue: AwayQueue, request: Request) -> None:
+    queue.check_home()
+    channel.connection.broker.forwarding.enrol(channel)
+    channel.suspend()
+    queue.embassy.ask(request)
+
+
+def _away(queue: Queue) -> AwayQueue:
+    assert isinstance(queue, AwayQueue)
+    return queue
+
+
+def consume(channel: Channel, method: BasicConsume, tag: str, found: Queue, priority: int) -> None:
+    queue = _away(found)
+    queue.check_home()
+    forwarding = channel.connection.broker.forwarding
+    consumer = AwayConsumer(channel, queue, tag, forwarding.next_consumer(), no_ack=method.no_ack, exclusive=method.exclusive,
+                            priority=priority, limit=channel.prefetch, arguments=method.arguments)
+    channel.consumers[tag] = consumer
+    queue.embassy.consumers[consumer.id] = consumer
+    _ask(channel, queue, ConsumeRequest(consumer, no_wait=method.no_wait, is_again=False))
+
+
+def cancel(channel: Channel, method: BasicCancel, found: Consumer) -> None:
+    assert isinstance(found, AwayConsumer)
+    request = CancelRequest(found, no_wait=method.no_wait)
+    embassy = found.away.embassy
+    if embassy.port is None:
+        request.cut_off()               # without a session its home knows no such consumer
+    else:
+        channel.suspend()
+        embassy.ask(request)
+
+
+def get(channel: Channel, method: BasicGet, found: Queue) -> None:
+    queue = _away(found)
+    _ask(channel, queue, GetRequest(channel, method, queue))
+
+
+def declare_existing(channel: Channel, method: QueueDeclare, found: Queue) -> None:
+    """declare-ok with the counts of the home; passive or not is the same."""
+    queue = _away(found)
+    _ask(channel, queue, InspectRequest(channel, method, queue))
+
+
+def check_locked(channel: Channel, method: QueueDeclare, found: Queue) -> None:
+    """Whoever wants another's exclusive queue hears that it is locked, once its home has shown that it is there."""
+    queue = _away(found)
+    _ask(channel, queue, LockedRequest(channel, method, queue))
+
+
+def purge(channel: Channel, method: QueuePurge, found: Queue) -> None:
+    queue = _away(found)
+    _ask(channel, queue, PurgeRequest(channel, method, queue))
+
+
+def delete(channel: Channel, method: QueueDelete, found: Queue) -> None:
+    """The home says whether it may go; this node then proposes its end and answers when that holds."""
+    queue = _away(found)
+    _ask(channel, queue, DeleteRequest(channel, method, queue))

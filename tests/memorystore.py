@@ -1,0 +1,46 @@
+"""A coordination store in memory for brokers without a node: it decides on proposals and tells every broker what it accepted."""
+
+from __future__ import annotations
+
+from mirrormq.broker import agreement
+from mirrormq.broker.broker import Broker
+from mirrormq.broker.journal import HELD, LOST, Proposal
+
+
+class MemoryStore:
+    def __init__(self, *brokers: Broker) -> None:
+        self.brokers = list(brokers)
+        self.revision = 0
+        self.items: dict[str, tuple[str, int]] = {}
+
+    def commit(self) -> None:
+        """Decide on everything that was proposed, until nothing more is."""
+        while any(broker.journal.proposals for broker in self.brokers):
+            for broker in self.brokers:
+                proposals = broker.journal.take()
+                for proposal in proposals:
+                    self._decide(proposal)
+                if proposals:
+                    agreement.settle(broker, proposals)
+
+    def _decide(self, proposal: Proposal) -> None:
+        holds = not any(name in self.items for name in proposal.absent)
+        holds = holds and all(name in self.items for name in proposal.present)
+        holds = holds and all(self.items.get(name, ("", 0))[1] == revision for name, revision in proposal.unchanged)
+        proposal.state = HELD if holds else LOST
+        if holds:
+            self.revision += 1
+            for name in [name for name in self.items if name.startswith(tuple(proposal.prefixes))]:
+                self._write(name, None)
+            for write in proposal.writes:
+                self._write(write.name, write.text)
+            for broker in self.brokers:
+                broker.records.finish()
+
+    def _write(self, name: str, text: str | None) -> None:
+        if text is not None:
+            self.items[name] = (text, self.revision)
+        elif self.items.pop(name, None) is None:
+            return
+        for broker in self.brokers:
+            broker.records.apply(name, text, self.revision)
