@@ -1,0 +1,55 @@
+"""How long the members of a ring wait for each other: every limit in one place, in seconds, each with its reason.
+
+A link tells of its end by itself (at once when the connection breaks, after two seconds of silence when the peer is frozen);
+what is here begins after that. Together they must satisfy:
+
+- PROPOSAL_RETRY > a slow answer of the store, else a proposal races with itself and always loses.
+- STAGGER > a round trip of the store and the watch: the member behind must see that the one before it has taken over.
+- RESTART_GRACE > STAGGER * (longest usual ring - 2): a restarted member lets those go first that have lost nothing.
+- FORCE_AFTER > RESTART_GRACE + STAGGER * ring: a mirror that is not in sync leads only when no better one came.
+- SLOW + PROBE < 3: a member that stands still is out of the ring within the three seconds that users are promised.
+- HANDOVER_LIMIT < a graceful stop's own limit: a stop that cannot hand over goes on without.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+STAGGER: Final = 0.3
+"""Between one candidate's turn to take over and the next one's."""
+
+RESTART_GRACE: Final = 1.0
+"""A member that has restarted waits so long before it leads: its unsynced tail is gone, another's may not be."""
+
+FORCE_AFTER: Final = 3.0
+"""No in-sync member has been seen for so long: a policy of `always` lets a mirror lead that is not in sync."""
+
+FOLLOW_RETRY: Final = 0.5
+"""A request to follow that was not answered is made again: the predecessor may not have seen the view yet."""
+
+PROPOSAL_RETRY: Final = 0.5
+"""A proposal whose outcome nobody knows is made again; for one epoch only one can win."""
+
+SLOW: Final = 1.0
+"""Entries that wait for the ring and make no progress for so long: the leader asks each member where it stands."""
+
+PROBE: Final = 0.5
+"""The members have so long to say it."""
+
+REJOIN_AFTER: Final = 5.0
+"""A member put out for being slow is a learner at least so long: a disk that stutters must not stutter the confirms."""
+
+JOIN_LIMIT: Final = 1.0
+"""A learner that is about to join delays confirms; one that makes no progress for so long is let go again."""
+
+HANDOVER_LIMIT: Final = 2.0
+"""Publishers are held while the leader drains for a hand-over; no longer than this."""
+
+HANDOVER_RETRY: Final = 5.0
+"""After a hand-over that failed, the next attempt for the same wish."""
+
+STABLE_NOTE: Final = 0.05
+"""What is stable goes along with the next entries; where none follow, it is told on its own so much later."""
+
+NEVER: Final = 1e18
+"""No deadline."""

@@ -1,0 +1,1 @@
+"""The replication machine: see step.py for its rules."""

@@ -1,0 +1,1 @@
+"""Tests of the replication machine, one rule at a time; whole clusters are in tests/sim."""
