@@ -117,6 +117,11 @@ class Gate:
         return Principal(User(LOCAL_NAME, tags=("administrator",)), self._broker.authority, is_local=True)
 
 
+def is_token(header: str | None, token: str) -> bool:
+    scheme, _, value = (header or "").partition(" ")
+    return scheme.lower() == "bearer" and hmac.compare_digest(value.strip().encode(), token.encode())
+
+
 def _credentials(value: str) -> tuple[str, str]:
     try:
         text = base64.b64decode(value, validate=True).decode("utf-8", "surrogateescape")

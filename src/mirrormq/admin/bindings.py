@@ -108,11 +108,11 @@ def show_one(call: Call) -> Answer:
     return answer_one(call, _show(_one(call)))
 
 
-def make_binding(call: Call) -> Answer:
+async def make_binding(call: Call) -> Answer:
     vhost = call.vhost_to_change()
     key = _routing_key(call.body.get("routing_key", ""))
     arguments = to_table(call.body.get("arguments"))
-    perform(call, _bind(call, real_name(call.args["source"]), real_name(call.args["destination"]), key, arguments))
+    await perform(call, _bind(call, real_name(call.args["source"]), real_name(call.args["destination"]), key, arguments))
     source, destination = vhost.exchanges[call.args["source"]], _destination(call, vhost)
     assert destination is not None
     made = Binding(source, destination, key, arguments)
@@ -134,11 +134,11 @@ def _bind(call: Call, source: str, destination: str, key: str, arguments: Table)
     return ExchangeBind(destination, source, key, arguments=arguments)
 
 
-def remove(call: Call) -> Answer:
+async def remove(call: Call) -> Answer:
     binding = _one(call)
     source, destination = binding.source.name, binding.destination.name
     if call.args["kind"] == "q":
-        perform(call, QueueUnbind(destination, source, binding.routing_key, binding.arguments))
+        await perform(call, QueueUnbind(destination, source, binding.routing_key, binding.arguments))
     else:
-        perform(call, ExchangeUnbind(destination, source, binding.routing_key, arguments=binding.arguments))
+        await perform(call, ExchangeUnbind(destination, source, binding.routing_key, arguments=binding.arguments))
     return done()

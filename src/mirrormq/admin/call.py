@@ -71,6 +71,12 @@ class Call:
         everyone = sorted(self.broker.vhosts.values(), key=lambda vhost: vhost.name)
         return self.principal.visible(everyone)
 
+    def vhost_names(self) -> list[str] | None:
+        """The same by name; None for all there are."""
+        if "vhost" not in self.args and self.principal.is_administrator:
+            return None
+        return [vhost.name for vhost in self.vhosts()]
+
     def flag(self, name: str) -> bool:
         return self.query.get(name) == "true"
 

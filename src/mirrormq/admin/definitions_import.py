@@ -8,7 +8,6 @@ permissions, policies and parameters are replaced.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +21,7 @@ from mirrormq.admin.policies import parse_policy
 from mirrormq.admin.users import parse_user
 from mirrormq.admin.values import to_table
 from mirrormq.admin.vhosts import as_tags, update_vhost
-from mirrormq.broker import registry
+from mirrormq.broker import registry, rules
 from mirrormq.broker.arguments import QueueArguments, parse_queue_arguments
 from mirrormq.broker.auth import User
 from mirrormq.broker.broker import Broker
@@ -30,11 +29,12 @@ from mirrormq.broker.exchange import create_exchange
 from mirrormq.broker.limits import LimitFault, validate_vhost_limits
 from mirrormq.broker.policy import PatternError, Policy, compile_pattern
 from mirrormq.broker.policy_validation import PolicyFault, validation_failed
-from mirrormq.node.runtime import Runtime
+from mirrormq.node.runtime import Runtime, StoreUnheard
 from mirrormq.wire.errors import AMQPError
 from mirrormq.wire.table import Table
 
 Step = Callable[[], None]
+TOPOLOGY: Final = 3     # the last sections: exchanges, queues, bindings; what exists of them is not proposed again
 SLICE: Final = 200      # steps between which others get their turn
 
 
@@ -52,8 +52,9 @@ async def load_file(runtime: Runtime, path: Path) -> None:
             await import_definitions(runtime, document)
         except (OSError, ValueError) as fault:
             raise DefinitionsError(f"definitions cannot be read from {file}: {fault}") from None
-        except ApiError as fault:
-            raise DefinitionsError(f"definitions in {file} cannot be imported: {fault.reason}") from None
+        except (ApiError, StoreUnheard) as fault:
+            reason = fault.reason if isinstance(fault, ApiError) else fault
+            raise DefinitionsError(f"definitions in {file} cannot be imported: {reason}") from None
 
 
 def _files(path: Path) -> list[Path]:
@@ -62,18 +63,33 @@ def _files(path: Path) -> list[Path]:
 
 async def import_definitions(runtime: Runtime, document: Json, vhost: str | None = None) -> None:
     """Into one virtual host, or everywhere. ApiError if the document is at fault; then nothing is changed."""
-    steps = Plan(runtime.broker, document, vhost).steps()
-    for count, step in enumerate(steps, 1):
+    sections = Plan(runtime.broker, document, vhost).sections()
+    for number, section in enumerate(sections):
+        is_topology = number >= len(sections) - TOPOLOGY
+        for start in range(0, len(section), SLICE):
+            await _agree(runtime, section[start:start + SLICE], is_topology=is_topology)
+
+
+async def _agree(runtime: Runtime, steps: list[Step], *, is_topology: bool) -> None:
+    """Until the cluster has all of it: what comes next may stand on this. Exchanges, queues and bindings are proposed again while
+    they are missing, since proposals that touch the same exchange may beat each other."""
+    journal = runtime.broker.journal
+    for _ in range(len(steps) + 1):
+        before = journal.written
+        _take(steps)
+        is_done = journal.written == before or not is_topology
+        await runtime.agreed()
+        runtime.tick()
+        if is_done:
+            return
+
+
+def _take(steps: list[Step]) -> None:
+    for step in steps:
         try:
             step()
         except AMQPError as error:
             raise from_broker(error) from None
-        if count % SLICE == 0:
-            runtime.schedule()
-            await asyncio.sleep(0)
-            runtime.tick()
-    runtime.schedule()
-    await runtime.records_written()
 
 
 class Plan:
@@ -86,16 +102,17 @@ class Plan:
         self._vhosts = {*broker.vhosts, *(str(item.get("name")) for item in self._items("vhosts"))}
         self._users = {*broker.authority.users, *(str(item.get("name")) for item in self._items("users"))}
 
-    def steps(self) -> list[Step]:
-        steps: list[Step] = []
+    def sections(self) -> list[list[Step]]:
+        """Steps that need nothing of each other are in one section; all are checked before the first is taken."""
+        sections: list[list[Step]] = []
         if self._only is None:
             for section, read in (("users", self._user), ("vhosts", self._vhost), ("permissions", self._permission),
                                   ("topic_permissions", self._topic), ("global_parameters", self._global)):
-                steps += [read(item) for item in self._items(section)]
+                sections.append([read(item) for item in self._items(section)])
         for section, read in (("parameters", self._parameter), ("policies", self._policy),
                               ("exchanges", self._exchange), ("queues", self._queue), ("bindings", self._binding)):
-            steps += [read(item) for item in self._items(section)]
-        return steps
+            sections.append([read(item) for item in self._items(section)])
+        return sections
 
     def _items(self, section: str) -> list[Json]:
         found = self._document.get(section, [])
@@ -126,7 +143,7 @@ class Plan:
     def _user(self, item: Json) -> Step:
         name = self._name(item)
         user: User = parse_user(name, item, self._broker.authority.users.get(name))
-        return lambda: registry.put_user(self._broker, user)
+        return lambda: rules.put_user(self._broker, user)
 
     def _vhost(self, item: Json) -> Step:
         name = self._name(item)
@@ -160,7 +177,7 @@ class Plan:
                 raise bad_request(validation_failed(fault) + place) from None
         elif component in (OPERATOR, POLICY):
             policy = self._parsed(vhost, name, value, place, operator=component == OPERATOR)
-            return lambda: registry.put_policy(self._broker, policy, operator=component == OPERATOR)
+            return lambda: rules.put_policy(self._broker, policy, operator=component == OPERATOR)
         elif component not in KEPT:
             raise bad_request(validation_failed(f"component {component} not found") + place)
         return lambda: set_parameter(self._broker, component, vhost, name, value)
@@ -168,7 +185,7 @@ class Plan:
     def _policy(self, item: Json) -> Step:
         vhost, name = self._where(item), self._name(item)
         policy = self._parsed(vhost, name, item, f" ({vhost}/{name})", operator=False)
-        return lambda: registry.put_policy(self._broker, policy, operator=False)
+        return lambda: rules.put_policy(self._broker, policy, operator=False)
 
     def _parsed(self, vhost: str, name: str, body: Any, place: str, *, operator: bool) -> Policy:
         try:
@@ -191,8 +208,8 @@ class Plan:
         def step() -> None:
             place = self._broker.vhosts[vhost]
             if name not in place.exchanges and not name.startswith("amq."):
-                self._broker.create_exchange(place, name, type, durable=durable, auto_delete=auto_delete,
-                                             internal=internal, arguments=arguments)
+                registry.create_exchange(self._broker, place, name, type, durable=durable, auto_delete=auto_delete,
+                                         internal=internal, arguments=arguments)
         return step
 
     def _queue(self, item: Json) -> Step:
@@ -203,7 +220,9 @@ class Plan:
         def step() -> None:
             place = self._broker.vhosts[vhost]
             if name not in place.queues:
-                self._broker.create_queue(place, name, arguments, durable=durable, auto_delete=auto_delete, owner=None)
+                home = self._broker.host.place(vhost, name, arguments.master_locator or "")
+                registry.create_queue(self._broker, place, name, arguments, durable=durable, auto_delete=auto_delete,
+                                      owner=None, home=home)
         return step
 
     def _binding(self, item: Json) -> Step:
@@ -216,7 +235,7 @@ class Plan:
             exchange = place.exchanges.get(source)
             target = place.queues.get(destination) if is_queue else place.exchanges.get(destination)
             if source and exchange is not None and target is not None:
-                self._broker.bind(place, exchange, target, routing_key, arguments)
+                registry.bind(self._broker, place, exchange, target, routing_key, arguments)
         return step
 
 

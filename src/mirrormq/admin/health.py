@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from mirrormq.admin.call import Answer, Call, Json
+from mirrormq.admin.call import Answer, Call, Json, State
 from mirrormq.admin.certificates import certificates_in
 from mirrormq.admin.errors import bad_request, not_found
 from mirrormq.node.config import NodeConfig
@@ -21,19 +22,18 @@ def _failed(reason: str, **more: object) -> Answer:
 
 
 def alarms(call: Call) -> Answer:
-    return _alarms(call, "There are alarms in effect in the cluster")
+    raised = {call.broker.node_name: call.runtime.alarms.raised()}
+    raised |= {name: neighbour.alarms for name, neighbour in call.runtime.cluster.neighbours.items()}
+    return _alarms(raised, "There are alarms in effect in the cluster")
 
 
 def local_alarms(call: Call) -> Answer:
-    return _alarms(call, "There are alarms in effect on the node")
+    return _alarms({call.broker.node_name: call.runtime.alarms.raised()}, "There are alarms in effect on the node")
 
 
-def _alarms(call: Call, reason: str) -> Answer:
-    raised = sorted(call.runtime.alarms.raised())
-    if not raised:
-        return Answer(200, OK)
-    node = call.broker.node_name
-    return _failed(reason, alarms=[{"node": node, "resource": name} for name in raised])
+def _alarms(by_node: Mapping[str, Iterable[str]], reason: str) -> Answer:
+    found = [{"node": node, "resource": name} for node, raised in sorted(by_node.items()) for name in sorted(raised)]
+    return _failed(reason, alarms=found) if found else Answer(200, OK)
 
 
 def port_listener(call: Call) -> Answer:
@@ -63,15 +63,24 @@ def virtual_hosts(call: Call) -> Answer:
     return Answer(200, OK)
 
 
-def node_critical(_: Call) -> Answer:
-    return Answer(200, {"status": "ok", "reason": "single node cluster"})
+def node_critical(call: Call) -> Answer:
+    is_alone = len(call.runtime.cluster.membership.members) == 1
+    return Answer(200, OK | {"reason": "single node cluster"} if is_alone else OK)
 
 
-def node_health(call: Call) -> Answer:
-    if call.args.get("node", call.broker.node_name) != call.broker.node_name:
+async def node_health(call: Call) -> Answer:
+    node, cluster = call.args.get("node", call.broker.node_name), call.runtime.cluster
+    if node == call.broker.node_name:
+        return Answer(200, health_here(call.state))
+    if node not in cluster.membership.members:
         raise not_found()
-    raised = sorted(call.runtime.alarms.raised())
-    return Answer(200, {"status": "failed", "reason": f"resource alarm(s) in effect: {raised}"} if raised else OK)
+    told = await cluster.ask(node, "health", {})
+    return _failed(f"node {node} is down or does not answer") if told is None else Answer(200, told)
+
+
+def health_here(state: State) -> Json:
+    raised = sorted(state.runtime.alarms.raised())
+    return {"status": "failed", "reason": f"resource alarm(s) in effect: {raised}"} if raised else dict(OK)
 
 
 def certificate_expiration(call: Call) -> Answer:

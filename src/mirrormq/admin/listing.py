@@ -39,11 +39,13 @@ class Page:
         self.size = size
         self.wanted = _name_filter(name, use_regex=use_regex)
 
-    def cut(self, items: Sequence[T]) -> Sequence[T]:
+    def cut(self, items: Sequence[T], count: int | None = None) -> Sequence[T]:
+        """The page's part of the items, which may be the first of so many."""
         start = (self.number - 1) * self.size
-        if start and start >= len(items):
+        count = len(items) if count is None else count
+        if start and start >= count:
             raise ApiError(400, "page_out_of_range",
-                           f"Page out of range, page: {self.number} page size: {self.size}, len: {len(items)}")
+                           f"Page out of range, page: {self.number} page size: {self.size}, len: {count}")
         return items[start:start + self.size]
 
     def around(self, rows: bytes, count: int, *, total: int, filtered: int) -> bytes:

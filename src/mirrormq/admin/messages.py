@@ -109,16 +109,16 @@ async def _take(session: Session, queue: str, count: int, encoding: str, truncat
         delivery = await _get(session, queue)
         if delivery is None:
             break
-        rows.append(_show(delivery, encoding, truncate))
+        rows.append(_show(delivery, session.left, encoding, truncate))
     return rows
 
 
-def _show(delivery: Delivery, encoding: str, truncate: int | None) -> Json:
+def _show(delivery: Delivery, left: int, encoding: str, truncate: int | None) -> Json:
     message = delivery.message
     body = message.body()
     row: dict[str, Any] = {
         "payload_bytes": len(body), "redelivered": message.redelivered, "exchange": message.exchange(),
-        "routing_key": message.routing_key(), "message_count": int(delivery.queue.backlog.count),
+        "routing_key": message.routing_key(), "message_count": left,
         "properties": from_properties(decode_properties(message.info.properties, 0)),
     }  # fmt: skip
     return row | _shown_payload(body if truncate is None else body[:truncate], encoding)
@@ -141,7 +141,7 @@ async def aliveness(call: Call) -> Answer:
     vhost = call.vhost()
     try:
         with Session(call.broker, call.principal.user, vhost) as session:
-            session.do(QueueDeclare(ALIVENESS_QUEUE))
+            await session.do(QueueDeclare(ALIVENESS_QUEUE))
             await _publish(session, "", ALIVENESS_QUEUE, Properties(), b"test_message")
             await _get(session, ALIVENESS_QUEUE)
             session.settle(requeue=False, reject=False)

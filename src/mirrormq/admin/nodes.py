@@ -12,12 +12,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from mirrormq import __version__
-from mirrormq.admin.call import Answer, Call, Json
+from mirrormq.admin.call import Answer, Call, Json, State
+from mirrormq.admin.census import Query
 from mirrormq.admin.errors import not_found
 from mirrormq.admin.listing import Rows, answer_one, answer_rows
-from mirrormq.admin.overview import CHURN, contexts, exchange_types
+from mirrormq.admin.overview import exchange_types
 from mirrormq.admin.queue_view import span_of
+from mirrormq.admin.totals import CHURN, contexts
 from mirrormq.node.alarms import DISK, MEMORY
+from mirrormq.node.link_connection import LinkConnection
 from mirrormq.node.resources import free_disk, resident_memory
 from mirrormq.node.runtime import Runtime
 
@@ -56,10 +59,34 @@ def _open_files() -> int:
         return 0
 
 
-def show(call: Call) -> Json:
-    runtime, span = call.runtime, span_of(call.query, "node_stats")
-    figures = call.state.rates.look(("node",), _counters(runtime), call.broker.now, keep=span is not None)
-    return _static(runtime) | figures.fields((*GAUGES, *COUNTS, *CHURN), span)
+def show_here(state: State, query: Query) -> Json:
+    """This node."""
+    runtime, span = state.runtime, span_of(query, "node_stats")
+    figures = state.rates.look(("node",), _counters(runtime), state.broker.now, keep=span is not None)
+    row = _static(runtime) | figures.fields((*GAUGES, *COUNTS, *CHURN), span) | {"cluster_links": _links(state)}
+    if query.get("memory") == "true":
+        row["memory"] = memory_here(runtime)
+    return row
+
+
+def show_stopped(name: str) -> Json:
+    """A member that is not up, or does not answer."""
+    return {"name": name, "type": "disc", "running": False, "cluster_links": []}
+
+
+def _links(state: State) -> list[Json]:
+    links = [neighbour.peer for _, neighbour in sorted(state.runtime.cluster.neighbours.items())]
+    return [_show_link(state, peer.name, peer.connection) for peer in links]
+
+
+def _show_link(state: State, name: str, link: LinkConnection) -> Json:
+    here, there = link.ends()
+    counters = {"recv_bytes": link.received_bytes, "send_bytes": link.sent_bytes}
+    figures = state.rates.look(("link", name), counters, state.broker.now)
+    return {
+        "stats": figures.fields(("send_bytes", "recv_bytes")), "name": name, "peer_addr": there[0], "peer_port": there[1],
+        "sock_addr": here[0], "sock_port": here[1], **counters,
+    }  # fmt: skip
 
 
 def _static(runtime: Runtime) -> Json:
@@ -67,7 +94,7 @@ def _static(runtime: Runtime) -> Json:
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     limits, raised = runtime.alarms.alarms.limits, runtime.alarms.raised()
     row: dict[str, Any] = {
-        "partitions": [], "os_pid": str(os.getpid()), "fd_total": files,
+        "partitions": runtime.cluster.parted(), "os_pid": str(os.getpid()), "fd_total": files,
         "sockets_total": config.connection_max or files, "mem_limit": limits.memory,
         "mem_alarm": MEMORY in raised, "disk_free_limit": limits.disk,
         "disk_free_alarm": DISK in raised, "proc_total": 1, "rates_mode": "basic",
@@ -80,7 +107,7 @@ def _static(runtime: Runtime) -> Json:
         "contexts": contexts(runtime), "log_files": _log_files(runtime), "db_dir": str(config.data_dir),
         "config_files": [str(file) for file in config.files], "net_ticktime": config.net_ticktime,
         "enabled_plugins": ["rabbitmq_management"], "mem_calculation_strategy": "rss", "ra_open_file_metrics": {},
-        "name": broker.node_name, "running": True, "type": "disc", "being_drained": False, "cluster_links": [],
+        "name": broker.node_name, "running": True, "type": "disc", "being_drained": runtime.is_drained,
         "metrics_gc_queue_length": {},
     }  # fmt: skip
     return row
@@ -98,28 +125,34 @@ def _log_files(runtime: Runtime) -> list[str]:
 
 
 async def list_nodes(call: Call) -> Answer:
-    return await answer_rows(call, Rows([call], show))
+    cluster, own = call.runtime.cluster, call.broker.node_name
+    told = await cluster.ask_all("node", {"query": dict(call.query)})
+    rows = told | {own: show_here(call.state, call.query)}
+    shown = [rows.get(name) or show_stopped(name) for name in sorted(cluster.membership.members)]
+    return await answer_rows(call, Rows(shown, lambda row: row))
 
 
-def _check_name(call: Call) -> None:
-    if call.args["node"] != call.broker.node_name:
+async def _from_node(call: Call, what: str) -> Any:
+    """What the node of the path tells about itself; None if it is a member and does not answer."""
+    name, cluster = call.args["node"], call.runtime.cluster
+    if name not in cluster.membership.members:
         raise not_found()
+    return await cluster.ask(name, what, {"query": dict(call.query)})
 
 
-def show_node(call: Call) -> Answer:
-    _check_name(call)
-    row = show(call)
-    if call.flag("memory"):
-        row["memory"] = _memory(call.runtime)
-    return answer_one(call, row)
+async def show_node(call: Call) -> Answer:
+    if call.args["node"] == call.broker.node_name:
+        return answer_one(call, show_here(call.state, call.query))
+    return answer_one(call, await _from_node(call, "node") or show_stopped(call.args["node"]))
 
 
-def show_memory(call: Call) -> Answer:
-    _check_name(call)
-    return Answer(200, {"memory": _memory(call.runtime)})
+async def show_memory(call: Call) -> Answer:
+    if call.args["node"] == call.broker.node_name:
+        return Answer(200, {"memory": memory_here(call.runtime)})
+    return Answer(200, {"memory": await _from_node(call, "memory") or "not_available"})
 
 
-def _memory(runtime: Runtime) -> Json:
+def memory_here(runtime: Runtime) -> Json:
     """The ready messages in memory are counted; the rest is the interpreter and everything else."""
     total, windows = resident_memory(), int(runtime.broker.budget.used)
     return {

@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 import platform
-from typing import Any, Final
+from typing import Final
 
 from mirrormq import build_info
-from mirrormq.admin.call import Answer, Call, Json, done
-from mirrormq.admin.connections import user_of
+from mirrormq.admin.call import Answer, Call, Json, State, done
 from mirrormq.admin.errors import not_found
 from mirrormq.admin.listing import answer_one
-from mirrormq.admin.queue_view import LENGTHS, span_of
-from mirrormq.admin.vhosts import OF_CHANNELS, OF_QUEUES, totals
+from mirrormq.admin.totals import overview_figures
 from mirrormq.broker.exchange import TYPES
 from mirrormq.broker.handshake import COMPATIBLE_VERSION
-from mirrormq.broker.vhost import VirtualHost
-from mirrormq.node.runtime import Runtime
 
-DISK: Final = ("disk_reads", "disk_writes")
-FLOWS: Final = tuple(sorted((*OF_QUEUES, *OF_CHANNELS, *DISK)))
-CHURN: Final = (
-    "channel_closed", "channel_created", "connection_closed", "connection_created", "queue_created", "queue_declared",
-    "queue_deleted",
-)  # fmt: skip
 DESCRIPTIONS: Final = {
     "x-consistent-hash": "Consistent Hashing Exchange", "x-modulus-hash": "Modulus Hashing Exchange",
     "x-delayed-message": "Delayed Message Exchange",
@@ -37,22 +27,6 @@ def exchange_types() -> list[Json]:
     ]
 
 
-def listeners(runtime: Runtime) -> list[Json]:
-    return [
-        {"node": runtime.broker.node_name, "protocol": protocol, "ip_address": address, "port": port, "socket_opts": {}}
-        for protocol, address, port in runtime.addresses
-    ]
-
-
-def contexts(runtime: Runtime) -> list[Json]:
-    """The web applications: this API, at each address that it listens at."""
-    return [
-        {"ssl_opts": [], "node": runtime.broker.node_name, "description": "MirrorMQ Management", "path": "/",
-         "cowboy_opts": "[]", "ip": address, "port": str(port), "protocol": protocol}
-        for protocol, address, port in runtime.addresses if protocol.startswith("http")
-    ]
-
-
 def about() -> Json:
     return {
         "management_version": COMPATIBLE_VERSION, "rabbitmq_version": COMPATIBLE_VERSION, "product_name": "MirrorMQ",
@@ -63,42 +37,19 @@ def about() -> Json:
     }  # fmt: skip
 
 
-def counters(call: Call, vhosts: list[VirtualHost]) -> dict[str, int]:
-    """What lives, and what the broker remembers of what has ended."""
-    ended = call.broker.counters
-    sums = totals(call.broker, vhosts) | dict.fromkeys(DISK, 0)
-    sums["disk_writes"] = call.runtime.log.store.stats().commits
-    sums |= {name: ended.get(name, 0) for name in CHURN}
-    return {name: value + (ended.get(name, 0) if name in FLOWS else 0) for name, value in sums.items()}
-
-
-def show_overview(call: Call) -> Answer:
+async def show_overview(call: Call) -> Answer:
     principal = call.principal
     everything = list(call.broker.vhosts.values())
     vhosts = everything if principal.is_monitor else principal.visible(everything)
-    lengths, flows = span_of(call.query, "lengths"), span_of(call.query, "msg_rates")
-    key = ("overview",) if principal.is_monitor else ("overview", principal.name)
-    figures = call.state.rates.look(key, counters(call, vhosts), call.broker.now,
-                                    keep=lengths is not None or flows is not None)
-    row: dict[str, Any] = about() | {
+    names, user = (None, None) if principal.is_monitor else ([vhost.name for vhost in vhosts], principal.name)
+    figures = await overview_figures(call.state, names, user, call.query)
+    figures["object_totals"] |= {"exchanges": sum(len(vhost.exchanges) for vhost in vhosts),
+                                 "queues": sum(len(vhost.queues) for vhost in vhosts)}
+    row: Json = about() | figures | {
         "exchange_types": exchange_types(), "cluster_name": call.broker.cluster_name, "disable_stats": False,
-        "enable_queue_totals": False, "message_stats": figures.fields(FLOWS, flows),
-        "churn_rates": figures.fields(CHURN, flows), "queue_totals": figures.fields(LENGTHS, lengths),
-        "object_totals": _objects(call, vhosts), "statistics_db_event_queue": 0, "node": call.broker.node_name,
-        "listeners": listeners(call.runtime), "contexts": contexts(call.runtime),
+        "enable_queue_totals": False, "statistics_db_event_queue": 0, "node": call.broker.node_name,
     }  # fmt: skip
     return answer_one(call, row)
-
-
-def _objects(call: Call, vhosts: list[VirtualHost]) -> Json:
-    principal = call.principal
-    mine = [item for item in call.broker.connections if principal.is_monitor or user_of(item) == principal.name]
-    return {
-        "channels": sum(len(connection.channels) for connection in mine), "connections": len(mine),
-        "consumers": sum(len(queue.turns.everyone) for vhost in vhosts for queue in vhost.queues.values()),
-        "exchanges": sum(len(vhost.exchanges) for vhost in vhosts),
-        "queues": sum(len(vhost.queues) for vhost in vhosts),
-    }  # fmt: skip
 
 
 def list_extensions(_: Call) -> Answer:
@@ -130,13 +81,21 @@ def show_auth(_: Call) -> Answer:
     return Answer(200, {"oauth_enabled": False, "enable_uaa": False, "uaa_client_id": "", "uaa_location": ""})
 
 
-def list_attempts(call: Call) -> Answer:
-    if call.args["node"] != call.broker.node_name:
+async def list_attempts(call: Call) -> Answer:
+    node = call.args["node"]
+    if node == call.broker.node_name:
+        return Answer(200, attempts_here(call.state))
+    if node not in call.runtime.cluster.membership.members:
         raise not_found()
-    gate = call.state.gate
-    return Answer(200, [{
+    told = await call.runtime.cluster.ask(node, "attempts", {})
+    return Answer(200, "not_available" if told is None else told)
+
+
+def attempts_here(state: State) -> list[Json]:
+    gate = state.gate
+    return [{
         "protocol": "http", "auth_attempts": gate.succeeded + gate.failed, "auth_attempts_failed": gate.failed,
-        "auth_attempts_succeeded": gate.succeeded}])
+        "auth_attempts_succeeded": gate.succeeded}]
 
 
 def list_attempts_by_source(_: Call) -> Answer:

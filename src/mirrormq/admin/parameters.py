@@ -15,11 +15,11 @@ from mirrormq.admin.errors import bad_request, not_found
 from mirrormq.admin.listing import Rows, answer_one, answer_rows
 from mirrormq.admin.policies import parse_policy, refusal, show, store
 from mirrormq.admin.vhosts import set_limits
-from mirrormq.broker import registry
+from mirrormq.broker import rules
 from mirrormq.broker.broker import Broker
 from mirrormq.broker.limits import LimitFault
-from mirrormq.broker.metadata import key
 from mirrormq.broker.policy_validation import PolicyFault, validation_failed
+from mirrormq.broker.records import CLUSTER_NAME
 
 KEPT: Final = ("federation", "federation-upstream", "federation-upstream-set", "shovel")
 LIMITS: Final = "vhost-limits"
@@ -77,9 +77,9 @@ def put_parameter(call: Call) -> Answer:
     value = call.need("value")
     if component == POLICY:
         raise bad_request("policies may not be set using this method")
-    before = len(rows(call.broker))
+    is_new = not any((row["component"], row["vhost"], row["name"]) == (component, vhost, name) for row in rows(call.broker))
     set_parameter(call.broker, component, vhost, name, value)
-    return created(is_new=len(rows(call.broker)) > before)
+    return created(is_new=is_new)
 
 
 def set_parameter(broker: Broker, component: str, vhost: str, name: str, value: object) -> None:
@@ -94,10 +94,9 @@ def set_parameter(broker: Broker, component: str, vhost: str, name: str, value: 
             policy = parse_policy(vhost, name, value if isinstance(value, dict) else {}, operator=True)
         except PolicyFault as fault:
             raise refusal(fault, operator=False) from None
-        registry.put_policy(broker, policy, operator=True)
+        rules.put_policy(broker, policy, operator=True)
     elif component in KEPT:
-        broker.parameters[component, vhost, name] = value
-        broker.journal.put(key("parameter", component, vhost, name), {"value": value})
+        rules.put_parameter(broker, component, vhost, name, value)
     else:
         raise bad_request(validation_failed(f"component {component} not found"))
 
@@ -108,16 +107,14 @@ def delete_parameter(call: Call) -> Answer:
     if component == LIMITS:
         set_limits(call.broker, call.vhost(), {})
     elif component in (OPERATOR, POLICY):
-        registry.delete_policy(call.broker, vhost, name, operator=component == OPERATOR)
+        rules.delete_policy(call.broker, vhost, name, operator=component == OPERATOR)
     else:
-        del call.broker.parameters[component, vhost, name]
-        call.broker.journal.delete(key("parameter", component, vhost, name))
+        rules.delete_parameter(call.broker, component, vhost, name)
     return done()
 
 
 # --- global parameters ----------------------------------------------------------------------------------------------
 
-CLUSTER_NAME: Final = "cluster_name"
 
 
 def global_rows(broker: Broker) -> list[Json]:
@@ -142,24 +139,13 @@ def put_global_parameter(call: Call) -> Answer:
 
 
 def set_global_parameter(broker: Broker, name: str, value: object) -> None:
-    broker.global_parameters[name] = value
-    broker.journal.put(key("global_parameter", name), {"value": value})
-    if name == CLUSTER_NAME:
-        apply_cluster_name(broker)
-
-
-def apply_cluster_name(broker: Broker) -> None:
-    """A name that was set once outlives the node; the configured one holds until then."""
-    name = broker.global_parameters.get(CLUSTER_NAME)
-    if isinstance(name, str):
-        broker.cluster_name = name
+    rules.put_global_parameter(broker, name, value)
 
 
 def delete_global_parameter(call: Call) -> Answer:
     if call.args["name"] not in call.broker.global_parameters:
         raise not_found()
-    del call.broker.global_parameters[call.args["name"]]
-    call.broker.journal.delete(key("global_parameter", call.args["name"]))
+    rules.delete_global_parameter(call.broker, call.args["name"])
     return done()
 
 

@@ -6,7 +6,7 @@ from mirrormq.admin.call import Answer, Call, Json, created, done
 from mirrormq.admin.errors import bad_request, not_found
 from mirrormq.admin.listing import Rows, answer_one, answer_rows
 from mirrormq.admin.users import find
-from mirrormq.broker import registry
+from mirrormq.broker import rules
 from mirrormq.broker.auth import Authority, Permission, TopicPermission
 from mirrormq.broker.broker import Broker
 from mirrormq.broker.policy import PatternError
@@ -73,7 +73,7 @@ def grant(broker: Broker, user: str, vhost: str, patterns: list[str]) -> None:
         permission = Permission(*patterns)
     except PatternError as fault:
         raise invalid_pattern(fault) from None
-    registry.set_permission(broker, user, vhost, permission)
+    rules.set_permission(broker, user, vhost, permission)
 
 
 def invalid_pattern(fault: PatternError) -> Exception:
@@ -81,7 +81,7 @@ def invalid_pattern(fault: PatternError) -> Exception:
 
 
 def delete_permission(call: Call) -> Answer:
-    if not registry.clear_permission(call.broker, call.args["user"], call.args["vhost"]):
+    if not rules.clear_permission(call.broker, call.args["user"], call.args["vhost"]):
         raise not_found()
     return done()
 
@@ -114,7 +114,7 @@ def grant_topic(broker: Broker, user: str, vhost: str, exchange: str, write: str
         permission = TopicPermission(write, read)
     except PatternError as fault:
         raise invalid_pattern(fault) from None
-    registry.set_topic_permission(broker, user, vhost, exchange, permission)
+    rules.set_topic_permission(broker, user, vhost, exchange, permission)
 
 
 def delete_topic_permissions(call: Call) -> Answer:
@@ -122,5 +122,5 @@ def delete_topic_permissions(call: Call) -> Answer:
     held = [key for key in call.broker.authority.topic_permissions if key[:2] == (user, vhost)]
     if not any(exchange in (None, key[2]) for key in held):
         raise not_found()
-    registry.clear_topic_permissions(call.broker, user, vhost, exchange)
+    rules.clear_topic_permissions(call.broker, user, vhost, exchange)
     return done()

@@ -7,7 +7,7 @@ import html
 from mirrormq.admin.call import Answer, Call, Json, created, done
 from mirrormq.admin.errors import ApiError, bad_request, not_found
 from mirrormq.admin.listing import Rows, answer_one, answer_rows
-from mirrormq.broker import registry
+from mirrormq.broker import rules
 from mirrormq.broker.broker import Broker
 from mirrormq.broker.policy import Policy
 from mirrormq.broker.policy_validation import PolicyFault, validate_policy, validation_failed
@@ -76,12 +76,12 @@ class Resource:
         except PolicyFault as fault:
             raise refusal(fault, operator=self._operator) from None
         is_new = (vhost, name) not in store(call.broker, operator=self._operator)
-        registry.put_policy(call.broker, policy, operator=self._operator)
+        rules.put_policy(call.broker, policy, operator=self._operator)
         return created(is_new=is_new)
 
     def delete(self, call: Call) -> Answer:
         policy = self._one(call)
-        registry.delete_policy(call.broker, policy.vhost, policy.name, operator=self._operator)
+        rules.delete_policy(call.broker, policy.vhost, policy.name, operator=self._operator)
         return done()
 
 

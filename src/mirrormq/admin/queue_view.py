@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from mirrormq.admin.call import Json, State
+from mirrormq.admin.consumers import show_consumer
 from mirrormq.admin.rates import Span
 from mirrormq.admin.values import from_table
 from mirrormq.broker.backlog import ENTRY_OVERHEAD, PlainBacklog
-from mirrormq.broker.consumer import Consumer
 from mirrormq.broker.queue import Queue
 from mirrormq.wire.properties import decode_properties
 
@@ -48,7 +48,7 @@ def queue_counters(queue: Queue) -> dict[str, int]:
 
 
 class QueueView:
-    """Shows queues to one request."""
+    """Shows queues of this node to one request."""
 
     def __init__(self, state: State, query: Mapping[str, str]) -> None:
         self._state = state
@@ -109,6 +109,15 @@ class QueueView:
             peer = queue.owner.peer
             row["owner_pid_details"] = {"name": queue.owner.name, "peer_host": peer.host, "peer_port": peer.port}
         return row | mirrors_of(queue)
+
+
+def show_down(queue: Queue) -> Json:
+    """What every node knows of a queue, when the one that has it does not answer."""
+    return {
+        "arguments": from_table(queue.arguments.table), "auto_delete": queue.auto_delete, "durable": queue.durable,
+        "exclusive": queue.exclusive, "name": queue.name, "node": queue.home, "state": "down", "type": "classic",
+        "vhost": queue.vhost,
+    }  # fmt: skip
 
 
 def state_of(queue: Queue) -> str:
@@ -176,29 +185,4 @@ def _consumers(queue: Queue) -> Json:
         "consumer_capacity": capacity, "consumer_utilisation": capacity, "consumers": len(everyone),
         "exclusive_consumer_tag": holder.tag if holder is not None and holder.exclusive else None,
         "single_active_consumer_tag": holder.tag if holder is not None and is_single else None,
-    }  # fmt: skip
-
-
-def activity_of(consumer: Consumer) -> str:
-    """up, or with a single active consumer: single_active or waiting."""
-    queue = consumer.queue
-    if not queue.settings.single_active_consumer:
-        return "up"
-    return "single_active" if queue.holder is consumer else "waiting"
-
-
-def show_consumer(consumer: Consumer, node: str) -> dict[str, Any]:
-    channel = consumer.channel
-    connection = channel.connection
-    status = activity_of(consumer)
-    return {
-        "ack_required": not consumer.no_ack, "active": status != "waiting", "activity_status": status,
-        "arguments": from_table(consumer.arguments),
-        "channel_details": {
-            "connection_name": connection.name, "name": f"{connection.name} ({channel.number})", "node": node,
-            "number": channel.number, "peer_host": connection.peer.host, "peer_port": connection.peer.port,
-            "user": connection.user.name if connection.user is not None else "",
-        },
-        "consumer_tag": consumer.tag, "exclusive": consumer.exclusive, "prefetch_count": int(consumer.limit),
-        "queue": {"name": consumer.queue.name, "vhost": consumer.queue.vhost},
     }  # fmt: skip

@@ -1,23 +1,25 @@
-"""Queues and consumers: list, show, declare, delete, purge, and the actions on mirrors."""
+"""Queues: list, show, declare, delete, purge, and the actions on mirrors."""
 
 from __future__ import annotations
 
-from mirrormq.admin.call import Answer, Call, created, done
-from mirrormq.admin.errors import bad_request, from_broker, not_found
-from mirrormq.admin.listing import Rows, answer_one, answer_rows
-from mirrormq.admin.queue_view import QueueView, show_consumer
+from collections.abc import Mapping
+from typing import Final
+
+from mirrormq.admin.call import Answer, Call, Json, State, created, done
+from mirrormq.admin.census import Scope
+from mirrormq.admin.errors import ApiError, bad_request, from_broker, missing, not_found
+from mirrormq.admin.listing import answer_one
+from mirrormq.admin.queue_census import QueueCensus, show_alone
 from mirrormq.admin.session import Session
 from mirrormq.admin.values import to_table
+from mirrormq.broker.forward.away import AwayQueue
 from mirrormq.broker.ops_queue import check_deletable
 from mirrormq.broker.queue import Queue
+from mirrormq.node.runtime import StoreUnheard
 from mirrormq.wire.errors import AMQPError
 from mirrormq.wire.methods import Method, QueueDeclare, QueueDelete, QueuePurge
 
 ACTIONS = ("sync", "cancel_sync")
-
-
-def _all(call: Call) -> list[Queue]:
-    return [queue for vhost in call.vhosts() for queue in sorted(vhost.queues.values(), key=lambda queue: queue.name)]
 
 
 def _one(call: Call) -> Queue:
@@ -28,58 +30,107 @@ def _one(call: Call) -> Queue:
 
 
 async def list_queues(call: Call) -> Answer:
-    view = QueueView(call.state, call.query)
-    rows = Rows(_all(call), view.show, lambda queue: queue.name, lambda queue: queue.vhost)
-    return await answer_rows(call, rows, is_paged=True)
+    return await QueueCensus(call.state, call.query, Scope(vhosts=call.vhost_names())).answer()
 
 
-def show_queue(call: Call) -> Answer:
-    return answer_one(call, QueueView(call.state, call.query).show_whole(_one(call)))
+async def show_queue(call: Call) -> Answer:
+    row = await show_alone(call.state, _one(call), call.query)
+    if row is None:
+        raise not_found()
+    return answer_one(call, row)
 
 
-def declare_queue(call: Call) -> Answer:
+async def declare_queue(call: Call) -> Answer:
     vhost = call.vhost_to_change()
     name, body = call.args["name"], call.body
-    wanted = body.get("node")
-    if wanted is not None and wanted != call.broker.node_name:
-        raise bad_request(f"Node {wanted} could not be contacted")
     is_new = name not in vhost.queues
-    perform(call, QueueDeclare(
+    method = QueueDeclare(
         name, durable=call.boolean("durable", default=False), auto_delete=call.boolean("auto_delete", default=False),
-        arguments=to_table(body.get("arguments"))))
+        arguments=to_table(body.get("arguments")))
+    if "node" in body:
+        with call.runtime.placing.wish(vhost.name, name, _running_node(call, body["node"])):
+            await perform(call, method)
+    else:
+        await perform(call, method)
     return created(is_new=is_new)
 
 
-def perform(call: Call, method: Method) -> None:
+def _running_node(call: Call, name: object) -> str:
+    if not isinstance(name, str) or name not in call.runtime.cluster.membership.running:
+        raise bad_request(f"Node {name} could not be contacted")
+    return name
+
+
+async def perform(call: Call, method: Method) -> None:
     """As the caller's client would do it in the virtual host of the path."""
     try:
         with Session(call.broker, call.principal.user, call.vhost_to_change()) as session:
-            session.do(method)
+            await session.do(method)
     except AMQPError as error:
         raise from_broker(error) from None
 
 
-def delete_queue(call: Call) -> Answer:
+async def delete_queue(call: Call) -> Answer:
     queue = _one(call)
     if_unused, if_empty = call.flag("if-unused"), call.flag("if-empty")
     if call.principal.is_local:
-        try:
-            check_deletable(queue, if_unused=if_unused, if_empty=if_empty)
-        except AMQPError as error:
-            raise from_broker(error) from None
-        call.broker.delete_queue(queue)
+        await _at_home(call, queue, "delete", if_unused=if_unused, if_empty=if_empty)
     else:
-        perform(call, QueueDelete(queue.name, if_unused=if_unused, if_empty=if_empty))
+        await perform(call, QueueDelete(queue.name, if_unused=if_unused, if_empty=if_empty))
     return done()
 
 
-def purge_queue(call: Call) -> Answer:
+async def purge_queue(call: Call) -> Answer:
     queue = _one(call)
     if call.principal.is_local:
-        queue.purge()
+        await _at_home(call, queue, "purge")
     else:
-        perform(call, QueuePurge(queue.name))
+        await perform(call, QueuePurge(queue.name))
     return done()
+
+
+async def _at_home(call: Call, queue: Queue, what: str, **conditions: bool) -> None:
+    """For a caller who needs no permissions: what is to be done is done by the node that has the queue."""
+    if not isinstance(queue, AwayQueue):
+        told = await DEEDS[what](call.state, queue, conditions)
+    else:
+        about = {"vhost": queue.vhost, "name": queue.name, "conditions": conditions}
+        told = await call.runtime.cluster.ask(queue.home, what, about)
+        if told is None:
+            raise missing(queue.home_is_down().text)
+    if told["status"] >= 400:
+        raise ApiError(told["status"], told["error"], told["reason"])
+
+
+async def _delete_here(state: State, queue: Queue, conditions: Mapping[str, bool]) -> Json:
+    try:
+        check_deletable(queue, if_unused=conditions["if_unused"], if_empty=conditions["if_empty"])
+        state.broker.delete_queue(queue)
+        await state.runtime.agreed()
+    except AMQPError as error:
+        refusal = from_broker(error)
+        return {"status": refusal.status, "error": refusal.error, "reason": refusal.reason}
+    except StoreUnheard as fault:
+        return {"status": 503, "error": "service_unavailable", "reason": str(fault)}
+    return {"status": 204}
+
+
+async def _purge_here(state: State, queue: Queue, _: Mapping[str, bool]) -> Json:
+    queue.purge()
+    state.runtime.schedule()
+    return {"status": 204}
+
+
+DEEDS: Final = {"delete": _delete_here, "purge": _purge_here}
+
+
+async def act_for_other(what: str, state: State, about: Json) -> Json:
+    """Another node wants this done with a queue of this node."""
+    vhost = state.broker.vhosts.get(about["vhost"])
+    queue = None if vhost is None else vhost.queues.get(about["name"])
+    if queue is None or queue.is_away:
+        return {"status": 404, "error": "Object Not Found", "reason": "Not Found"}
+    return await DEEDS[what](state, queue, about["conditions"])
 
 
 def act_on_queue(call: Call) -> Answer:
@@ -89,9 +140,3 @@ def act_on_queue(call: Call) -> Answer:
     if action not in ACTIONS:
         raise bad_request(["unknown", action])
     return done()
-
-
-async def list_consumers(call: Call) -> Answer:
-    node = call.broker.node_name
-    consumers = [consumer for queue in _all(call) for consumer in queue.turns.everyone]
-    return await answer_rows(call, Rows(consumers, lambda consumer: show_consumer(consumer, node)))

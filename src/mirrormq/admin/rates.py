@@ -43,16 +43,8 @@ class Figures:
         self.looks = looks
 
     def detail(self, name: str, span: Span | None) -> dict[str, Any]:
-        rate = self.rates.get(name, 0.0)
-        if span is None:
-            return {"rate": rate}
-        samples = _samples(name, [*self.looks, self.now], span)
-        values = [sample["sample"] for sample in samples]
-        seconds = max(1.0, (len(samples) - 1) * span.step / 1000)
-        return {
-            "rate": rate, "samples": samples, "avg_rate": (values[0] - values[-1]) / seconds if values else 0.0,
-            "avg": sum(values) / len(values) if values else 0.0,
-        }  # fmt: skip
+        samples = None if span is None else _samples(name, [*self.looks, self.now], span)
+        return detail(self.rates.get(name, 0.0), samples)
 
     def fields(self, names: Iterable[str], span: Span | None = None) -> dict[str, Any]:
         """Each counter with its details, as the API shows them."""
@@ -61,6 +53,18 @@ class Figures:
             shown[name] = self.now.counters[name]
             shown[name + "_details"] = self.detail(name, span)
         return shown
+
+
+def detail(rate: float, samples: list[dict[str, int]] | None) -> dict[str, Any]:
+    """A rate as the API shows it, with samples if there are any to be told, newest first."""
+    if samples is None:
+        return {"rate": rate}
+    values = [sample["sample"] for sample in samples]
+    seconds = max(1.0, (samples[0]["timestamp"] - samples[-1]["timestamp"]) / 1000) if samples else 1.0
+    return {
+        "rate": rate, "samples": samples, "avg_rate": (values[0] - values[-1]) / seconds if values else 0.0,
+        "avg": sum(values) / len(values) if values else 0.0,
+    }  # fmt: skip
 
 
 def _samples(name: str, looks: list[Look], span: Span) -> list[dict[str, int]]:

@@ -30,6 +30,7 @@ class Place(NamedTuple):
     token: str
     pid: int
     data_dir: str
+    link: str = ""          # where other nodes reach it, as host:port; empty while its application is stopped
 
     def is_alive(self) -> bool:
         try:
@@ -145,6 +146,7 @@ def _read(path: Path) -> Place | None:
         record: Any = json.loads(path.read_text(encoding="utf-8"))
         if record["format"] > FORMAT:
             return None
-        return Place(record["node"], record["url"], record["token"], int(record["pid"]), record["data_dir"])
+        return Place(record["node"], record["url"], record["token"], int(record["pid"]), record["data_dir"],
+                     record.get("link", ""))
     except (OSError, ValueError, KeyError, TypeError):
         return None

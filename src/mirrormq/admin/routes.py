@@ -7,7 +7,9 @@ from typing import Final
 
 from mirrormq.admin import (
     bindings,
+    cluster_view,
     connections,
+    consumers,
     definitions,
     exchanges,
     health,
@@ -65,6 +67,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     ("GET", "/api/auth", anyone, overview.show_auth),
     ("GET", "/api/whoami", management, users.whoami),
     ("GET", "/api/overview", management, overview.show_overview),
+    ("GET", "/api/cluster", monitor, cluster_view.show_cluster),
     ("GET", "/api/cluster-name", management, parameters.show_cluster_name),
     ("PUT", "/api/cluster-name", administrator, parameters.put_cluster_name),
     ("GET", "/api/extensions", management, overview.list_extensions),
@@ -91,8 +94,8 @@ ROUTES: Final[tuple[Route, ...]] = (
     ("DELETE", "/api/connections/username/{user}", administrator, connections.close_of_user),
     ("GET", "/api/channels", management, connections.list_channels),
     ("GET", "/api/channels/{name}", management, connections.show_channel),
-    ("GET", "/api/consumers", management, queues.list_consumers),
-    ("GET", "/api/consumers/{vhost}", member, queues.list_consumers),
+    ("GET", "/api/consumers", management, consumers.list_consumers),
+    ("GET", "/api/consumers/{vhost}", member, consumers.list_consumers),
     ("GET", "/api/exchanges", management, exchanges.list_exchanges),
     ("GET", "/api/exchanges/{vhost}", member, exchanges.list_exchanges),
     ("GET", "/api/exchanges/{vhost}/{name}", member, exchanges.show_exchange),

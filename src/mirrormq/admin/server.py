@@ -15,16 +15,18 @@ from typing import Final
 
 from aiohttp import ClientPayloadError, web
 
-from mirrormq.admin.access import Gate, Principal
+from mirrormq.admin import control
+from mirrormq.admin.access import CHALLENGE, Gate, Principal, is_token
+from mirrormq.admin.app import NEEDS_RUNNING, App
 from mirrormq.admin.call import Answer, Call, State
+from mirrormq.admin.elsewhere import answer_others
 from mirrormq.admin.errors import ApiError, not_found, unavailable
 from mirrormq.admin.listing import encode
-from mirrormq.admin.parameters import apply_cluster_name
 from mirrormq.admin.rates import Rates
-from mirrormq.admin.router import Place, Router
+from mirrormq.admin.router import Place, Router, parts_of
 from mirrormq.admin.routes import ROUTES, anyone
 from mirrormq.broker.auth import User
-from mirrormq.node.runtime import Runtime, StartError
+from mirrormq.node.runtime import Runtime, StartError, StoreUnheard
 
 log = logging.getLogger("mirrormq")
 _silent = logging.getLogger("mirrormq.http")        # what strangers send is no event; our own faults go to `log`
@@ -43,14 +45,25 @@ HEADERS: Final = {
 class AdminServer:
     """`token` lets a tool on this machine in; the rendezvous file carries it."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, app: App) -> None:
         self.token = secrets.token_urlsafe(32)
         self.addresses: list[tuple[str, str, int]] = []
-        self._runtime = runtime
-        self._state = State(runtime, Gate(runtime.broker, self.token),
-                            Rates(runtime.config.collect_statistics_interval_ms))
-        self._router = Router(ROUTES, runtime.config.management_path_prefix)
+        self._app = app
+        self._config = app.config
+        self._state: State | None = None
+        self._router = Router(ROUTES, self._config.management_path_prefix)
+        self._prefix = (*parts_of(self._config.management_path_prefix), *control.PREFIX)
         self._runner: web.AppRunner | None = None
+        app.on_runtime = self.serve
+
+    def serve(self, runtime: Runtime | None) -> None:
+        """Answer for this runtime from now on; None while the application is stopped."""
+        if runtime is None:
+            self._state = None
+            return
+        runtime.addresses += self.addresses
+        self._state = State(runtime, Gate(runtime.broker, self.token), Rates(self._config.collect_statistics_interval_ms))
+        answer_others(self._state)
 
     async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
         """Listen at one more address; an empty host is every address, port 0 any free one."""
@@ -66,10 +79,8 @@ class AdminServer:
         for address in self._runner.addresses[known:]:
             place = ("https" if tls is not None else "http", str(address[0]), int(address[1]))
             self.addresses.append(place)
-            self._runtime.addresses.append(place)
 
     async def _start_runner(self) -> web.AppRunner:
-        apply_cluster_name(self._runtime.broker)
         application = web.Application(client_max_size=MAX_BODY)
         application.router.add_route("*", "/{path:.*}", self._serve)
         runner = web.AppRunner(application, access_log=None, logger=_silent, handle_signals=False,
@@ -91,7 +102,7 @@ class AdminServer:
         if host in ("0.0.0.0", "::"):
             host = "127.0.0.1"
         where = f"[{host}]" if ":" in host else host
-        return f"{protocol}://{where}:{port}{self._runtime.config.management_path_prefix}"
+        return f"{protocol}://{where}:{port}{self._config.management_path_prefix}"
 
     # --- one request ------------------------------------------------------------------------------------------------
 
@@ -108,6 +119,9 @@ class AdminServer:
         return self._respond(request, answer)
 
     async def _answer(self, request: web.Request) -> Answer:
+        parts = parts_of(request.raw_path)
+        if tuple(parts[:len(self._prefix)]) == self._prefix:
+            return await self._control(request, parts[len(self._prefix):])
         place = self._router.find(request.raw_path)
         if place is None:
             raise not_found()
@@ -118,38 +132,47 @@ class AdminServer:
             raise ApiError(405, headers={"allow": place.allowed})
         return await self._handle(request, place, method)
 
+    async def _control(self, request: web.Request, rest: list[str]) -> Answer:
+        """What is asked of the process, whether its application runs or not."""
+        method = "GET" if request.method == "HEAD" else request.method
+        if not rest:
+            if method != "GET":
+                raise ApiError(405, headers={"allow": "HEAD, GET"})
+            return Answer(200, control.show(self._app))
+        if len(rest) > 1 or rest[0] not in control.DEEDS:
+            raise not_found()
+        if method != "POST":
+            raise ApiError(405, headers={"allow": "POST"})
+        if not is_token(request.headers.get("Authorization"), self.token):
+            raise ApiError(401, "not_authorized", "only tools on the node's own machine may do this", CHALLENGE)
+        return Answer(200, await control.act(self._app, rest[0], await _body(request)))
+
     async def _handle(self, request: web.Request, place: Place, method: str) -> Answer:
         access, handler = place.handlers[method]
-        self._runtime.tick()
-        principal = self._principal(request, is_needed=access is not anyone)
+        state = self._state
+        if state is None:
+            raise ApiError(503, "app_not_running", NEEDS_RUNNING)
+        runtime = state.runtime
+        runtime.tick()
+        principal = self._principal(request, state, is_needed=access is not anyone)
         access(principal, place.args.get("vhost", ""))
         if not _accepts_json(request.headers.get("Accept", "")) and access is not anyone:
             raise ApiError(406)
         raw = await _body(request)
-        self._runtime.tick()
-        call = Call(self._state, principal, place.args, request.query, request.headers, raw)
+        runtime.tick()
+        call = Call(state, principal, place.args, request.query, request.headers, raw)
         answer = handler(call)
         if inspect.isawaitable(answer):
             answer = await answer
         assert isinstance(answer, Answer)
         if method != "GET":
-            await self._stable()
+            await _stable(runtime)
         return answer
 
-    def _principal(self, request: web.Request, *, is_needed: bool) -> Principal:
+    def _principal(self, request: web.Request, state: State, *, is_needed: bool) -> Principal:
         if not is_needed:
-            return Principal(User(""), self._runtime.broker.authority)
-        return self._state.gate.identify(request.headers.get("Authorization"), request.remote or "")
-
-    async def _stable(self) -> None:
-        """Wait for what was changed; what was refused or read has nothing to wait for."""
-        self._runtime.tick()
-        self._runtime.schedule()
-        try:
-            async with asyncio.timeout(STABLE_PATIENCE):
-                await self._runtime.records_written()
-        except TimeoutError:
-            raise unavailable("the change is made but not yet on disk") from None
+            return Principal(User(""), state.broker.authority)
+        return state.gate.identify(request.headers.get("Authorization"), request.remote or "")
 
     def _respond(self, request: web.Request, answer: Answer) -> web.Response:
         headers = {**HEADERS, **self._origin(request), **answer.headers}
@@ -162,12 +185,25 @@ class AdminServer:
     def _origin(self, request: web.Request) -> dict[str, str]:
         """Scripts of other sites may call if the configuration names their site."""
         origin = request.headers.get("Origin")
-        allowed = self._runtime.config.management_cors_origins
+        allowed = self._config.management_cors_origins
         if origin is None or not (origin in allowed or "*" in allowed):
             return {}
         return {"access-control-allow-origin": origin, "access-control-allow-credentials": "true",
                 "access-control-allow-headers": "authorization, content-type, x-reason",
                 "access-control-allow-methods": "HEAD, GET, PUT, POST, DELETE, OPTIONS"}
+
+
+async def _stable(runtime: Runtime) -> None:
+    """Wait for what was changed; what was refused or read has nothing to wait for."""
+    runtime.tick()
+    runtime.schedule()
+    try:
+        async with asyncio.timeout(STABLE_PATIENCE):
+            await runtime.agreed()
+    except TimeoutError:
+        raise unavailable("the cluster has not agreed on the change in time; look whether it was made") from None
+    except StoreUnheard as fault:
+        raise unavailable(str(fault)) from None
 
 
 async def _body(request: web.Request) -> bytes:

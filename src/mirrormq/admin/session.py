@@ -17,7 +17,7 @@ from mirrormq.broker.dispatch import dispatch
 from mirrormq.broker.message import build_content
 from mirrormq.broker.peer import Peer, Transport
 from mirrormq.broker.vhost import VirtualHost
-from mirrormq.wire.methods import BasicGet, BasicPublish, Method
+from mirrormq.wire.methods import BasicGet, BasicGetOk, BasicPublish, Method
 from mirrormq.wire.properties import Properties, encode_properties
 
 CHANNEL: Final = 1
@@ -42,6 +42,19 @@ class _Drain(Transport):
         return
 
 
+class _Hearing(Channel):
+    """Keeps of the broker's answers how many messages are left in the queue, wherever it is."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection, CHANNEL)
+        self.left = 0
+
+    def send(self, method: Method) -> None:
+        if isinstance(method, BasicGetOk):
+            self.left = method.message_count
+        super().send(method)
+
+
 class Session:
     def __init__(self, broker: Broker, user: User, vhost: VirtualHost) -> None:
         self._drain = _Drain()
@@ -50,7 +63,7 @@ class Session:
         self._connection.user = user
         self._connection.vhost = vhost
         self._connection.state = RUNNING
-        self._channel = Channel(self._connection, CHANNEL)
+        self._channel = _Hearing(self._connection)
         self._connection.channels[CHANNEL] = self._channel
 
     def __enter__(self) -> Self:
@@ -59,9 +72,20 @@ class Session:
     def __exit__(self, *exception: object) -> None:
         self._connection.end("done")
 
-    def do(self, method: Method) -> None:
-        """AMQPError if the broker refuses. The caller waits for the change to be stable."""
-        dispatch(self._channel, method, method.encode())
+    async def do(self, method: Method) -> None:
+        """AMQPError if the broker refuses, at once or after the cluster was asked."""
+        channel = self._channel
+        self._begin(method)
+        dispatch(channel, method, method.encode())
+        while channel.is_suspended and not channel.is_closing:
+            channel.connection.broker.schedule()
+            await self._news()
+        if self._connection.last_error is not None:
+            raise self._connection.last_error
+
+    def _begin(self, method: Method) -> None:
+        self._connection.current = CHANNEL
+        self._connection.current_method = method.id
 
     async def publish(self, exchange: str, routing_key: str, properties: Properties, body: bytes) -> bool:
         """Whether a queue has it, which is then stable there."""
@@ -76,18 +100,19 @@ class Session:
         broker.schedule()
         while channel.confirmed < 1:
             await self._news()
-        return channel.returned == 0 and not barrier.refused
+        return channel.returned == 0 and not barrier.refused and not barrier.is_lost
 
     async def get(self, queue: str) -> Delivery | None:
         """The next message, held until it is settled or the session ends. It may have to become stable first."""
         channel = self._channel
         tag = channel.next_tag
-        self.do(BasicGet(queue))
-        if channel.is_suspended:
-            channel.connection.broker.schedule()
-        while channel.is_suspended:
-            await self._news()
+        await self.do(BasicGet(queue))
         return channel.unacked.get(tag)
+
+    @property
+    def left(self) -> int:
+        """How many messages the queue had after the last `get`."""
+        return self._channel.left
 
     async def _news(self) -> None:
         """Until the broker has written something. Nothing is lost between a look and this: both are in one turn."""

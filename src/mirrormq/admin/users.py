@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import secrets
+from contextlib import suppress
 
 from mirrormq.admin.call import Answer, Call, Json, created, done
 from mirrormq.admin.errors import bad_request, not_found
 from mirrormq.admin.listing import Rows, answer_one, answer_rows
 from mirrormq.admin.vhosts import as_tags
-from mirrormq.broker import registry
+from mirrormq.broker import rules
 from mirrormq.broker.auth import User
 from mirrormq.broker.broker import Broker
 from mirrormq.broker.limits import LimitFault, validate_user_limits
 from mirrormq.broker.passwords import ALGORITHMS, SALT_SIZE, SHA256, hash_password, is_password_hash
+from mirrormq.node.runtime import StoreUnheard
 
 
 def show(user: User) -> Json:
@@ -53,7 +55,7 @@ def whoami(call: Call) -> Answer:
 
 def put_user(call: Call) -> Answer:
     old = call.broker.authority.users.get(call.args["user"])
-    registry.put_user(call.broker, parse_user(call.args["user"], call.body, old, default_algorithm(call)))
+    rules.put_user(call.broker, parse_user(call.args["user"], call.body, old, default_algorithm(call)))
     return created(is_new=old is None)
 
 
@@ -91,16 +93,19 @@ def _secret(body: Json, algorithm: str) -> tuple[str, str]:
 
 
 def delete_user(call: Call) -> Answer:
-    registry.delete_user(call.broker, find(call).name)
+    rules.delete_user(call.broker, find(call).name)
     return done()
 
 
-def delete_users(call: Call) -> Answer:
+async def delete_users(call: Call) -> Answer:
+    """One after the other, up to a name that there is not."""
     names = call.need("users")
     if not isinstance(names, list):
         raise bad_request(["not_list", names])
     for name in names:
-        if not isinstance(name, str) or not registry.delete_user(call.broker, name):
+        if not isinstance(name, str) or not rules.delete_user(call.broker, name):
+            with suppress(StoreUnheard):
+                await call.runtime.agreed()     # those before it are gone when the refusal is heard
             raise bad_request(["no_such_user", name])
     return done()
 
@@ -136,4 +141,4 @@ def delete_limit(call: Call) -> Answer:
 
 
 def _replace_limits(broker: Broker, user: User, limits: dict[str, int]) -> None:
-    registry.put_user(broker, User(user.name, user.password_hash, user.hashing_algorithm, user.tags, limits))
+    rules.put_user(broker, User(user.name, user.password_hash, user.hashing_algorithm, user.tags, limits))

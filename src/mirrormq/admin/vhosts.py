@@ -2,45 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from mirrormq.admin.call import Answer, Call, Json, created, done
-from mirrormq.admin.connections import channel_counters
 from mirrormq.admin.errors import bad_request, missing
+from mirrormq.admin.figures import DETAILS, Fields
 from mirrormq.admin.listing import Rows, answer_one, answer_rows
-from mirrormq.admin.queue_view import LENGTHS, queue_counters, span_of
-from mirrormq.broker import registry
+from mirrormq.admin.queue_view import LENGTHS
+from mirrormq.admin.totals import OF_CHANNELS, OF_QUEUES, TRAFFIC, vhost_figures
+from mirrormq.broker import rules
 from mirrormq.broker.auth import Permission
 from mirrormq.broker.broker import Broker
-from mirrormq.broker.limits import LimitFault, validate_vhost_limits
-from mirrormq.broker.metadata import key
+from mirrormq.broker.limits import LimitFault, check_vhosts, validate_vhost_limits
 from mirrormq.broker.policy_validation import validation_failed
 from mirrormq.broker.vhost import VirtualHost
-
-OF_QUEUES: Final = ("ack", "deliver", "deliver_get", "deliver_no_ack", "get", "get_empty", "get_no_ack", "redeliver")
-OF_CHANNELS: Final = ("confirm", "drop_unroutable", "publish", "return_unroutable")
-TRAFFIC: Final = ("recv_oct", "send_oct")
-
-
-def totals(broker: Broker, vhosts: list[VirtualHost]) -> dict[str, int]:
-    """Sums over the queues, channels and connections of some virtual hosts."""
-    names = (*LENGTHS, *OF_QUEUES, *OF_CHANNELS, *TRAFFIC)
-    sums = dict.fromkeys(names, 0)
-    for vhost in vhosts:
-        for queue in vhost.queues.values():
-            _add(sums, queue_counters(queue), (*LENGTHS, *OF_QUEUES))
-    for connection in broker.connections:
-        if connection.vhost in vhosts:
-            sums["recv_oct"] += connection.received_bytes
-            sums["send_oct"] += connection.sent_bytes
-            for channel in connection.channels.values():
-                _add(sums, channel_counters(channel), OF_CHANNELS)
-    return sums
-
-
-def _add(sums: dict[str, int], counters: dict[str, int], names: tuple[str, ...]) -> None:
-    for name in names:
-        sums[name] += counters[name]
 
 
 def describe(vhost: VirtualHost) -> Json:
@@ -50,27 +23,26 @@ def describe(vhost: VirtualHost) -> Json:
     }  # fmt: skip
 
 
-def _show(call: Call, vhost: VirtualHost) -> Json:
-    counters = totals(call.broker, [vhost])
-    lengths, flows, traffic = (span_of(call.query, name) for name in ("lengths", "msg_rates", "data_rates"))
-    keep = lengths is not None or flows is not None or traffic is not None
-    figures = call.state.rates.look(("vhost", vhost.name), counters, call.broker.now, keep=keep)
-    row = describe(vhost) | {"cluster_state": {call.broker.node_name: "running"}}
-    row |= figures.fields(LENGTHS, lengths) | figures.fields(TRAFFIC, traffic)
-    if counters["publish"] or counters["deliver_get"]:
-        row["message_stats"] = figures.fields((*OF_QUEUES, *OF_CHANNELS), flows)
+def _show(call: Call, vhost: VirtualHost, figures: Fields) -> Json:
+    row = describe(vhost) | {"cluster_state": dict.fromkeys(sorted(call.runtime.cluster.membership.running), "running")}
+    row |= {name: figures[name] for field in (*LENGTHS, *TRAFFIC) for name in (field, field + DETAILS)}
+    if figures["publish"] or figures["deliver_get"]:
+        row["message_stats"] = {name: figures[name] for field in (*OF_QUEUES, *OF_CHANNELS) for name in (field, field + DETAILS)}
     return row
 
 
 async def list_vhosts(call: Call) -> Answer:
     everyone = sorted(call.broker.vhosts.values(), key=lambda vhost: vhost.name)
     seen = everyone if call.principal.is_monitor else call.principal.visible(everyone)
-    rows = Rows(seen, lambda vhost: _show(call, vhost), lambda vhost: vhost.name)
+    figures = await vhost_figures(call.state, [vhost.name for vhost in seen], call.query)
+    rows = Rows(seen, lambda vhost: _show(call, vhost, figures[vhost.name]), lambda vhost: vhost.name)
     return await answer_rows(call, rows, is_paged=True)
 
 
-def show_vhost(call: Call) -> Answer:
-    return answer_one(call, _show(call, call.vhost()))
+async def show_vhost(call: Call) -> Answer:
+    vhost = call.vhost()
+    figures = await vhost_figures(call.state, [vhost.name], call.query)
+    return answer_one(call, _show(call, vhost, figures[vhost.name]))
 
 
 def put_vhost(call: Call) -> Answer:
@@ -83,7 +55,7 @@ def put_vhost(call: Call) -> Answer:
     update_vhost(broker, name, body)
     principal = call.principal
     if is_new and not principal.is_local:
-        registry.set_permission(broker, principal.name, name, Permission(".*", ".*", ".*"))
+        rules.set_permission(broker, principal.name, name, Permission(".*", ".*", ".*"))
     return created(is_new=is_new)
 
 
@@ -92,10 +64,20 @@ def update_vhost(broker: Broker, name: str, body: Json) -> None:
     metadata = body.get("metadata") if isinstance(body.get("metadata"), dict) else {}
     assert isinstance(metadata, dict)
     old = broker.vhosts.get(name)
+    if old is None:
+        _check_count(broker, name)
     description = body.get("description", metadata.get("description", old.description if old is not None else ""))
     tags = as_tags(body.get("tags", metadata.get("tags", old.tags if old is not None else [])))
     tracing = body.get("tracing", old is not None and old.tracing) is True
-    registry.put_vhost(broker, name, description=str(description), tags=tags, tracing=tracing)
+    rules.put_vhost(broker, name, description=str(description), tags=tags, tracing=tracing,
+                    limits={} if old is None else old.limits)
+
+
+def _check_count(broker: Broker, name: str) -> None:
+    try:
+        check_vhosts(broker.limits.vhosts, name, len(broker.vhosts))
+    except LimitFault as fault:
+        raise bad_request(str(fault)) from None
 
 
 def as_tags(value: object) -> list[str]:
@@ -114,28 +96,15 @@ def _check_queue_type(body: Json) -> None:
 
 def delete_vhost(call: Call) -> Answer:
     vhost, broker = call.vhost(), call.broker
-    _unbind_everything(broker, vhost)
-    registry.delete_vhost(broker, vhost.name)
-    for component, where, name in [entry for entry in broker.parameters if entry[1] == vhost.name]:
-        del broker.parameters[component, where, name]
-        broker.journal.delete(key("parameter", component, where, name))
+    rules.delete_vhost(broker, vhost.name)
     return done()
-
-
-def _unbind_everything(broker: Broker, vhost: VirtualHost) -> None:
-    """The exchanges that every virtual host has are never deleted, so nothing else would drop the records of bindings
-    between them; at the next start those would name a virtual host that is gone.
-    """
-    for exchange in list(vhost.exchanges.values()):
-        for binding in exchange.bindings():
-            broker.unbind(vhost, exchange, binding.destination, binding.routing_key, binding.arguments)
 
 
 def start_vhost(call: Call) -> Answer:
     """A virtual host runs as long as its node does."""
     call.vhost()
     node = call.args["node"]
-    if node != call.broker.node_name:
+    if node not in call.runtime.cluster.membership.running:
         raise bad_request(f"Request to node {node} failed with nodedown")
     return done()
 
@@ -150,8 +119,7 @@ async def list_limits(call: Call) -> Answer:
 
 def set_limits(broker: Broker, vhost: VirtualHost, definition: object) -> None:
     """All limits at once. LimitFault if they cannot be."""
-    vhost.limits = validate_vhost_limits(definition)
-    registry.note_vhost(broker, vhost)
+    rules.put_vhost_limits(broker, vhost, validate_vhost_limits(definition))
 
 
 def put_limit(call: Call) -> Answer:

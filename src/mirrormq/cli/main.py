@@ -4,6 +4,7 @@ from __future__ import annotations
 import click
 
 from mirrormq import __version__
+from mirrormq.cli.local.command import cluster
 from mirrormq.cli.perf.command import perf
 from mirrormq.cli.server import server
 
@@ -15,6 +16,7 @@ def main() -> None:
 
 
 main.add_command(server)
+main.add_command(cluster)
 main.add_command(perf)
 
 

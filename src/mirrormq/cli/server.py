@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import os
 import signal
@@ -14,12 +13,10 @@ import click
 import uvloop
 
 from mirrormq import __version__, is_compiled
+from mirrormq.admin.app import START_FAULTS, App, GivenUp
 from mirrormq.admin.door import Door
-from mirrormq.log.errors import LogError
 from mirrormq.node.config import ConfigError, NodeConfig, load_config
-from mirrormq.node.metastore import MetaStoreError
-from mirrormq.node.runtime import Runtime, StartError
-from mirrormq.node.tls import TlsError
+from mirrormq.node.runtime import Runtime
 
 log = logging.getLogger("mirrormq")
 
@@ -31,10 +28,12 @@ log = logging.getLogger("mirrormq")
 @click.option("--host", help="Address to listen at (default: all).")
 @click.option("--port", type=int, help="Port for AMQP (default 5672).")
 @click.option("--http-port", type=int, help="Port for the management API (default 15672).")
-def server(file: Path | None, data_dir: Path | None, node_name: str | None, host: str | None, port: int | None,
-           http_port: int | None) -> None:
+@click.option("--link-port", type=int, help="Port for other nodes (default: 20,000 above AMQP's).")
+@click.option("--coordination", help="Where nodes agree: sqlite:FILE for nodes of one machine, or etcd:URL,URL,…")
+@click.option("--advertised-host", help="Where other nodes reach this one (default: as its name says, or this machine).")
+@click.option("--cookie-file", type=click.Path(path_type=Path), help="The secret that the nodes of a cluster share.")
+def server(file: Path | None, **options: object) -> None:
     """Run one node."""
-    options = {"data_dir": data_dir, "node_name": node_name, "host": host, "port": port, "http_port": http_port}
     try:
         config = load_config(file, os.environ, options)
     except ConfigError as problems:
@@ -43,7 +42,7 @@ def server(file: Path | None, data_dir: Path | None, node_name: str | None, host
     sys.setswitchinterval(0.0002)
     try:
         uvloop.run(_serve(config))
-    except (StartError, MetaStoreError, LogError, TlsError) as fault:
+    except START_FAULTS as fault:
         raise SystemExit(_complaint(str(fault))) from None
 
 
@@ -76,38 +75,42 @@ def _level(name: str) -> int:
     return logging.getLevelNamesMapping().get(name.upper(), logging.INFO)
 
 
-def _not_enforced(config: NodeConfig) -> list[str]:
-    """Limits that are understood and not enforced yet: nobody should think they hold."""
-    names = ("vhost_max", "channel_max_per_node", "consumer_max_per_channel", "cluster_queue_limit")
-    return [f"the limit {name} is not enforced in this release" for name in names if getattr(config, name) is not None]
-
-
 async def _serve(config: NodeConfig) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for each in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(each, stop.set)
-    runtime = Runtime(config)
-    await runtime.start()
-    door = Door(runtime)
+    app = App(config)
+    door = Door(app)
     try:
-        await door.load_definitions()
-        await runtime.listen()
         await door.open()
-    except StartError:
+        await _start(app, stop)
+        await stop.wait()
+        log.info("stopping")
+    finally:
         await door.close()
-        await runtime.stop()
-        raise
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(100_000, 50, 100)
+        await app.close()
+    log.info("stopped")
+
+
+async def _start(app: App, stop: asyncio.Event) -> None:
+    """Until the application runs, or the process is told to stop: a start may wait for the store for long."""
+    starting, stopping = asyncio.ensure_future(app.start()), asyncio.ensure_future(stop.wait())
+    await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not starting.done():
+        await app.stop()
+    try:
+        await starting
+    except GivenUp as fault:
+        log.warning("%s", fault)        # or by 'stop_app', and the process waits for 'start_app'
+    if app.runtime is not None:
+        _say_where(app.config, app.runtime)
+
+
+def _say_where(config: NodeConfig, runtime: Runtime) -> None:
     log.info("MirrorMQ %s (%s) runs as %s", __version__, "compiled" if is_compiled() else "not compiled", config.node_name)
-    for note in (*config.notes, *_not_enforced(config)):
+    for note in config.notes:
         log.warning("%s", note)
     for protocol, address, number in runtime.addresses:
         log.info("listening for %s at %s:%d", protocol, address, number)
-    await stop.wait()
-    log.info("stopping")
-    await door.close()
-    await runtime.stop()
-    log.info("stopped")

@@ -42,6 +42,10 @@ ENVIRONMENT: Final = {
     "MIRRORMQ_DEFAULT_USER": "default_user",
     "MIRRORMQ_DEFAULT_PASS": "default_pass",
     "MIRRORMQ_DEFAULT_VHOST": "default_vhost",
+    "RABBITMQ_DIST_PORT": "link_port",
+    "MIRRORMQ_DIST_PORT": "link_port",
+    "MIRRORMQ_COORDINATION": "coordination",
+    "MIRRORMQ_COOKIE_FILE": "cookie_file",
 }
 """Environment variables and the key or option that each stands for; a later one wins over an earlier one."""
 
@@ -154,6 +158,13 @@ class NodeConfig:
     log_console_formatter: str = "plaintext"
     log_levels: Mapping[str, str] = field(default_factory=dict)
 
+    coordination: str = ""
+    link_host: str = ""
+    link_port: int = 25_672
+    link_port_is_fixed: bool = False        # if it was only guessed, any other free port will do
+    advertised_host: str = "127.0.0.1"
+    advertised_port: int = 0                # where others reach the link port, if not at its own number
+    secret_file: Path | None = None
     cluster_name: str = ""
     net_ticktime: int = 60
     cluster_partition_handling: str = "pause_minority"
@@ -255,6 +266,7 @@ def _fields(values: Values, env: Mapping[str, str]) -> dict[str, Any]:
         fields.setdefault("management_port", None)
     _set_listeners(fields)
     _set_identity(fields, env)
+    _set_cluster(fields)
     return fields
 
 
@@ -276,6 +288,22 @@ def _set_identity(fields: dict[str, Any], env: Mapping[str, str]) -> None:
     fields["node_name"] = name
     base = fields.pop("data_base", None) or _default_base(env)
     fields.setdefault("data_dir", base / name)
+
+
+def _set_cluster(fields: dict[str, Any]) -> None:
+    """Links listen 20,000 above AMQP, as RabbitMQ's do. Nodes that share a file are on one machine; others go by their host."""
+    listeners: tuple[Listener, ...] = fields.get("tcp_listeners", (Listener("", 5672),))
+    port = listeners[0].port if listeners else 5672
+    fields["link_port_is_fixed"] = "link_port" in fields
+    fields.setdefault("link_port", port + 20_000 if 0 < port <= 45_535 else 0)
+    endpoints: tuple[str, ...] = fields.get("etcd_endpoints", ())
+    if endpoints and fields.get("peer_discovery_backend", "").endswith("etcd"):
+        named = [endpoint if "://" in endpoint else f"http://{endpoint}" for endpoint in endpoints]
+        fields.setdefault("coordination", "etcd:" + ",".join(named))
+    is_remote = fields.get("coordination", "").startswith("etcd:")
+    if is_remote:
+        fields.setdefault("advertised_host", fields["node_name"].partition("@")[2])
+    fields.setdefault("link_host", "" if is_remote else "127.0.0.1")
 
 
 def _default_base(env: Mapping[str, str]) -> Path:

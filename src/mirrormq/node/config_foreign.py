@@ -19,7 +19,8 @@ NO_EFFECT: Final[tuple[tuple[str, str], ...]] = (
         "there is no Erlang runtime",
         "erlang.* hipe_compile background_gc_enabled background_gc_target_interval sysmon_handler.* "
         "socket_writer.gc_threshold vm_memory_calculation_strategy delegate_count default_worker_pool_size "
-        "distribution.* mnesia_table_loading_retry_timeout mnesia_table_loading_retry_limit num_acceptors.tcp|ssl "
+        "mnesia_table_loading_retry_timeout mnesia_table_loading_retry_limit num_acceptors.tcp|ssl "
+        "distribution.listener.port_range.max "
         "ranch_connection_max tcp_listen_options tcp_listen_options.buffer|delay_send|dontroute|exit_on_close|fd|"
         "high_msgq_watermark|high_watermark|low_msgq_watermark|low_watermark|port|priority|send_timeout|"
         "send_timeout_close|tos",

@@ -64,6 +64,13 @@ def frame_size(value: str) -> int:
     return size
 
 
+def first_frame_size(value: str) -> int:
+    size = bytesize(value)
+    if size < 4096:
+        raise ValueError("at least 4096 bytes, the smallest frame that AMQP allows; who has not logged in must have a limit")
+    return size
+
+
 def auth_backend(value: str) -> str:
     if value.removeprefix("rabbit_auth_backend_") != "internal":
         raise ValueError("a supported authentication backend: only 'internal' is")
@@ -73,6 +80,12 @@ def auth_backend(value: str) -> str:
 def definitions_backend(value: str) -> str:
     if not value.endswith(("local_filesystem", "local")):
         raise ValueError("a supported source of definitions: only 'local_filesystem' is")
+    return value
+
+
+def coordination(value: str) -> str:
+    if not value.startswith(("sqlite:", "etcd:")) or value.endswith(":"):
+        raise ValueError("a coordination store: sqlite:/path/file.sqlite, or etcd:http://host:2379,http://host:2379")
     return value
 
 
@@ -130,7 +143,7 @@ KEYS: Final[tuple[Key, ...]] = (
     Key("handshake_timeout", integer_or("infinity", 1), "handshake_timeout_ms"),
     Key("heartbeat", integer(0, 65535), "heartbeat"),
     Key("frame_max", frame_size, "frame_max"),
-    Key("initial_frame_max", frame_size, "initial_frame_max"),
+    Key("initial_frame_max", first_frame_size, "initial_frame_max"),
     Key("channel_max", integer(0, 65535), "channel_max"),
     Key("connection_max", integer_or("infinity"), "connection_max"),
     Key("channel_max_per_node", integer_or("infinity", 1), "channel_max_per_node"),
@@ -206,6 +219,12 @@ KEYS: Final[tuple[Key, ...]] = (
     Key("log.queue.level", one_of(*_LEVELS), "log_levels.queue"),
     Key("log.mirroring.level", one_of(*_LEVELS), "log_levels.mirroring"),
     # Cluster
+    Key("coordination", coordination, "coordination"),
+    Key("cluster.advertised_host", text, "advertised_host"),
+    Key("cluster.advertised_port", _PORT, "advertised_port"),
+    Key("cluster.cookie_file", path, "secret_file"),
+    Key("distribution.listener.interface", address, "link_host"),
+    Key("distribution.listener.port_range.min", _PORT, "link_port"),
     Key("cluster_name", text, "cluster_name"),
     Key("net_ticktime", integer(1), "net_ticktime"),
     Key("cluster_partition_handling", _PARTITION, "cluster_partition_handling"),
@@ -245,6 +264,9 @@ OVERRIDES: Final[tuple[Key, ...]] = (
     Key("host", address, "host"),
     Key("port", _PORT, "port"),
     Key("http_port", _PORT, "management_port"),
+    Key("link_port", _PORT, "link_port"),
+    Key("cookie_file", path, "secret_file"),
+    Key("advertised_host", text, "advertised_host"),
 )
 
 class Unknown(NamedTuple):

@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 import ssl
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -9,6 +11,7 @@ from mirrormq.broker.auth import is_loopback
 from mirrormq.broker.connection import RUNNING, Connection
 from mirrormq.broker.peer import Peer, Transport
 from mirrormq.node import deadlines
+from mirrormq.node.config import TcpOptions
 from mirrormq.node.proxy_protocol import ProxyError, ProxyHeader, parse
 from mirrormq.node.tls import distinguished_name, login_name
 
@@ -45,9 +48,10 @@ class SocketTransport(Transport):
 
 
 class ClientProtocol(asyncio.Protocol):
-    def __init__(self, runtime: Runtime, *, expects_proxy: bool) -> None:
+    def __init__(self, runtime: Runtime, *, expects_proxy: bool, awaits_tls: bool = False) -> None:
         self._runtime = runtime
         self._expects_proxy = expects_proxy
+        self._awaits_tls = awaits_tls           # somebody else reads the PROXY header, and TLS comes behind it
         self._early = b""
         self._transport: asyncio.Transport | None = None
         self._connection: Connection | None = None
@@ -63,8 +67,17 @@ class ClientProtocol(asyncio.Protocol):
         timeout = self._runtime.handshake_timeout
         if timeout is not None:
             self._deadline = asyncio.get_running_loop().call_later(timeout, self._too_slow)
-        if not self._expects_proxy:
+        if not self._expects_proxy and not self._awaits_tls:
             self._begin(None)
+
+    def begin_behind_tls(self, stream: asyncio.Transport, proxied: ProxyHeader) -> None:
+        """TLS has begun behind a PROXY header. What came through it before we heard of that had to wait."""
+        self._transport = stream
+        stream.set_write_buffer_limits(high=WRITE_HIGH)
+        self._begin(proxied)
+        early, self._early = self._early, b""
+        if early:
+            self.data_received(early)
 
     def _begin(self, proxied: ProxyHeader | None) -> None:
         assert self._transport is not None
@@ -76,7 +89,9 @@ class ClientProtocol(asyncio.Protocol):
         runtime.tick()
         connection = self._connection
         if connection is None:
-            self._read_proxy_header(data)
+            self._early += data
+            if not self._awaits_tls:
+                self._read_proxy_header()
             return
         connection.receive(data)
         if self._deadline is not None and connection.state >= RUNNING:
@@ -85,9 +100,8 @@ class ClientProtocol(asyncio.Protocol):
         if not runtime.is_scheduled:
             runtime.schedule()
 
-    def _read_proxy_header(self, data: bytes) -> None:
+    def _read_proxy_header(self) -> None:
         assert self._transport is not None
-        self._early += data
         try:
             header = parse(self._early)
         except ProxyError as fault:
@@ -160,3 +174,14 @@ def _tls_of(transport: asyncio.Transport, login_from: tuple[str, str, int]) -> t
                     "validity": f"{certificate['notBefore']} - {certificate['notAfter']}"}
     how, san_type, san_index = login_from
     return details, login_name(certificate, how, san_type=san_type, san_index=san_index) if certificate else None
+
+
+def tune_listener(number: int, options: TcpOptions) -> None:
+    """Options set on a listening socket, given by its file number, hold for every connection that it accepts."""
+    with socket.socket(fileno=os.dup(number)) as twin:
+        if options.keepalive:
+            twin.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if options.sndbuf is not None:
+            twin.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, options.sndbuf)
+        if options.recbuf is not None:
+            twin.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, options.recbuf)

@@ -12,6 +12,7 @@ from mirrormq.broker.ports import LogPort
 from mirrormq.broker.recovery import restore_queue
 from mirrormq.log.committer import Committer
 from mirrormq.log.entries import Entry
+from mirrormq.log.errors import QueueDamaged
 from mirrormq.log.keeper import Keeper
 from mirrormq.log.snapshot import Snapshot
 from mirrormq.log.store import Store
@@ -61,10 +62,12 @@ class NodeLog(LogPort):
                 self.store.drop(log_id)
                 self.has_news = True
             else:
-                restore_queue(queue, found)
-                if found.damage:
-                    notes.append(f"queue '{queue.name}' in vhost '{queue.vhost}' is not served: {found.damage}")
-            broker.next_log_id = max(broker.next_log_id, log_id + 1)
+                try:
+                    restore_queue(queue, found)
+                except QueueDamaged as problem:
+                    queue.damage = str(problem)
+                if queue.damage:
+                    notes.append(f"queue '{queue.name}' in vhost '{queue.vhost}' is not served: {queue.damage}")
         return notes
 
     # --- the broker's side ----------------------------------------------------------------------------------------

@@ -1,4 +1,11 @@
-"""When publishers must wait: memory and disk alarms, a log that cannot be written, a disk that is behind."""
+"""When publishers must wait: memory and disk alarms, a log that cannot be written, a disk that is behind.
+
+Rules:
+
+- Memory that Python has freed and the C library kept is given back before an alarm is raised for it.
+- A log that cannot be written is a disk alarm, whatever the disk says of its space.
+- The node is told when something has changed, and only then.
+"""
 from __future__ import annotations
 
 import asyncio
@@ -6,12 +13,14 @@ from collections.abc import Callable
 from typing import Protocol
 
 from mirrormq.node import deadlines
-from mirrormq.node.alarms import DISK, MEMORY, Alarms, disk_interval, limits_of
+from mirrormq.node.alarms import DISK, Alarms, disk_interval, limits_of
 from mirrormq.node.config import NodeConfig
 from mirrormq.node.resources import free_disk, release_memory, resident_memory, total_memory
 
 
 class Changed(Protocol):
+    """Takes the alarms in force, by name with the words that publishers are told, and whether the disk is behind."""
+
     def __call__(self, alarms: dict[str, str], *, is_busy: bool) -> None: ...
 
 
@@ -40,15 +49,15 @@ class Pressure:
         assert self._loop is not None
         self.sample()
         free = self.alarms.disk_free
-        wait = deadlines.SAMPLE_MEMORY
-        if free is not None:
-            wait = min(wait, disk_interval(free, self.alarms.limits.disk))
-        self._next = self._loop.call_later(wait, self._look)
+        soon = deadlines.SAMPLE_DISK_SLOWEST if free is None else disk_interval(free, self.alarms.limits.disk)
+        self._next = self._loop.call_later(min(soon, self._config.memory_monitor_interval_ms / 1000), self._look)
 
     def sample(self) -> None:
-        if MEMORY in self.alarms.raised:
+        used = resident_memory()
+        if used > self.alarms.limits.memory:
             release_memory()
-        sentences = self.alarms.sample(memory=resident_memory(), disk=free_disk(self._config.data_dir))
+            used = resident_memory()
+        sentences = self.alarms.sample(memory=used, disk=free_disk(self._config.data_dir))
         for sentence in sentences:
             self._report("warning", sentence)
         if sentences:
@@ -61,8 +70,9 @@ class Pressure:
             self._tell()
 
     def set_busy(self, *, is_busy: bool) -> None:
-        self._is_busy = is_busy
-        self._tell()
+        if is_busy != self._is_busy:
+            self._is_busy = is_busy
+            self._tell()
 
     def raised(self) -> dict[str, str]:
         alarms = {name: f"low on {name}" for name in self.alarms.raised}

@@ -1,6 +1,7 @@
 """The PROXY protocol, versions 1 and 2: who a client is, told by the load balancer in front of the broker.
 
-`parse` takes the first bytes of a connection and returns the header, or None while more bytes are needed. Rules:
+`parse` takes the first bytes of a connection and returns the header, or None while more bytes are needed; `wanted` says how
+many may be read without taking what follows the header. Rules:
 
 - A peer that does not begin with a header is refused at its first wrong byte: nobody can hold memory by trickling.
 - Both versions are accepted, and nothing longer than their limits: 107 bytes, and 16 + 4096 bytes.
@@ -15,6 +16,7 @@ import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+SHORTEST: Final = len(b"PROXY UNKNOWN\r\n")
 MAX_V1: Final = 107
 MAX_V2: Final = 16 + 4096
 
@@ -62,6 +64,17 @@ def parse(data: bytes) -> ProxyHeader | None:
     if _V1.startswith(data[: len(_V1)]):
         return _parse_v1(data)
     raise ProxyError("the connection does not begin with a PROXY protocol header")
+
+
+def wanted(data: bytes) -> int:
+    """How many bytes of a header that begins so are surely still to come: whoever reads no more leaves the rest alone."""
+    if len(data) < SHORTEST:
+        return SHORTEST - len(data)
+    if not data.startswith(_V2):
+        return 1
+    if len(data) < 16:
+        return 16 - len(data)
+    return 16 + int.from_bytes(data[14:16], "big") - len(data)
 
 
 def _parse_v1(data: bytes) -> ProxyHeader | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from mirrormq.cli.ctl import definitions, node, objects, permissions, policies, queues, users, vhosts
+from mirrormq.cli.ctl import cluster, definitions, node, objects, permissions, policies, queues, users, vhosts
 from mirrormq.cli.ctl.context import Context
 
 ANY: Final = 1000
@@ -24,7 +24,7 @@ class Command(NamedTuple):
 
 _COLUMNS: Final = "[--no-table-headers] [<column> ...] [--timeout <timeout>]"
 _IN_VHOST: Final = "[--vhost <vhost>] "
-_HELP, _NODES, _CLUSTER, _REPLICATION = "Help", "Nodes", "Cluster", "Replication"
+_HELP, _NODES, _CLUSTER, _REPLICATION, _UPGRADE = "Help", "Nodes", "Cluster", "Replication", "Upgrade"
 _USERS, _ACCESS = "Users", "Access Control"
 _MONITORING, _PARAMETERS, _POLICIES = "Monitoring, observability and health checks", "Parameters", "Policies"
 _VHOSTS, _SETTINGS, _DEFINITIONS = "Virtual hosts", "Configuration and Environment", "Definitions"
@@ -44,7 +44,25 @@ COMMANDS: Final = (
     Command("await_startup", _NODES, node.await_startup, 0, 0, "[--timeout <seconds>]", "Waits for the node to serve"),
     Command("shutdown", _NODES, node.stop, 0, 0, "", "Stops a node of this machine and waits until it is gone"),
     Command("stop", _NODES, node.stop, 0, 1, "[<pidfile>]", "Stops a node of this machine and waits until it is gone"),
-    Command("cluster_status", _CLUSTER, node.cluster_status, 0, 0, "", "Displays the nodes of the cluster"),
+    Command("start_app", _NODES, cluster.start_app, 0, 0, "", "Starts the application of a node whose process runs"),
+    Command("stop_app", _NODES, cluster.stop_app, 0, 0, "", "Stops the application; the process goes on, and can be told more"),
+    Command("reset", _NODES, cluster.reset, 0, 0, "", "Takes a stopped node out of its cluster and removes all its data"),
+    Command("force_reset", _NODES, cluster.force_reset, 0, 0, "",
+            "Removes all data of a stopped node without telling its cluster"),
+    Command("await_online_nodes", _CLUSTER, cluster.await_online_nodes, 1, 1, "<count> [--timeout <timeout>]",
+            "Waits until so many nodes of the cluster are up"),
+    Command("change_cluster_node_type", _CLUSTER, cluster.change_cluster_node_type, 1, 1, "<disc | ram>",
+            "Every node is a disc node: changes nothing"),
+    Command("cluster_status", _CLUSTER, cluster.cluster_status, 0, 0, "[--timeout <timeout>]",
+            "Displays the nodes of the cluster"),
+    Command("forget_cluster_node", _CLUSTER, cluster.forget_cluster_node, 1, 1, "[--offline] <existing_cluster_member_node>",
+            "Removes a node that is down from the cluster", ("offline",)),
+    Command("join_cluster", _CLUSTER, cluster.join_cluster, 1, 1, "[--disc|--ram] <existing_cluster_member>",
+            "Makes a stopped node a member of the cluster that another node is in", ("disc", "ram")),
+    Command("rename_cluster_node", _CLUSTER, cluster.rename_cluster_node, 2, ANY,
+            "<oldnode1> <newnode1> [oldnode2] [newnode2] ...", "A node cannot be renamed: says what to do instead"),
+    Command("drain", _UPGRADE, cluster.drain, 0, 0, "", "Puts the node in maintenance mode: it serves no clients"),
+    Command("revive", _UPGRADE, cluster.revive, 0, 0, "", "Takes the node out of maintenance mode"),
     Command("cancel_sync_queue", _REPLICATION, queues.cancel_sync_queue, 1, 1, _IN_VHOST + "<queue>",
             "Instructs a synchronising mirrored queue to stop synchronising itself"),
     Command("sync_queue", _REPLICATION, queues.sync_queue, 1, 1, _IN_VHOST + "<queue>",

@@ -11,12 +11,13 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlsplit
 
 from mirrormq.admin import rendezvous
-from mirrormq.cli.ctl.faults import UNAVAILABLE, Failure, Misuse, refused
+from mirrormq.cli.ctl.faults import UNAVAILABLE, Failure, Misuse, WrongState, refused
 from mirrormq.cli.ctl.grammar import Values
 
 DEFAULT_URL: Final = "http://localhost:15672"
 DEFAULT_NODE: Final = "rabbit"
 DEFAULT_TIMEOUT: Final = 60.0
+WRONG_STATE: Final = ("app_running", "app_not_running")
 
 
 class Target(NamedTuple):
@@ -76,6 +77,11 @@ class Answer(NamedTuple):
         return self.status < 400
 
     @property
+    def word(self) -> str:
+        """The short word of a refusal."""
+        return str(self.body.get("error", "")) if isinstance(self.body, dict) and not self.is_good else ""
+
+    @property
     def reason(self) -> object:
         return self.body.get("reason", "") if isinstance(self.body, dict) else ""
 
@@ -91,7 +97,7 @@ class Client:
 
     @property
     def node(self) -> str:
-        return self.target.node or str(self.get("/api/overview?columns=node")["node"])
+        return self.target.node or str(self.get("/api/app")["node"])
 
     def request(self, method: str, path: str, body: object = None, headers: dict[str, str] | None = None) -> Answer:
         """Whatever the node answers, unless it refuses the login or cannot be reached."""
@@ -102,6 +108,8 @@ class Client:
         if answer.status == 401 and "Access refused" not in str(answer.reason):
             reason = answer.reason or "there was none"
             raise Failure(UNAVAILABLE, f"the node at {self.target.url} refused the login: {reason}")
+        if answer.word in WRONG_STATE:
+            raise WrongState(str(answer.reason))
         return answer
 
     def ask_as(self, authorization: str, path: str) -> Answer:

@@ -27,7 +27,7 @@ def export_definitions(context: Context) -> None:
         context.out.banner(f'Exporting definitions in JSON to a file at "{target}" ...')
     text = json.dumps(context.client.get("/api/definitions"), separators=(",", ":"), sort_keys=True, ensure_ascii=False)
     if target == "-":
-        print(text)
+        context.out.say(text)
         return
     try:
         path.write_text(text, encoding="utf-8")

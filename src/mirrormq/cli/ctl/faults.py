@@ -36,6 +36,10 @@ class Misuse(Exception):
         self.code = code
 
 
+class WrongState(Misuse):
+    """The command needs the node's application to run, or to be stopped."""
+
+
 def refused(reason: object) -> Failure:
     """The node refused; its reason is a list that begins with a word for it, or text, some of it escaped for a page."""
     if isinstance(reason, list) and reason and isinstance(reason[0], str):

@@ -56,6 +56,7 @@ PARTICULAR: Final = (
     Option("local", "", None), Option("description"), Option("tags"), Option("default-queue-type"),
     Option("limit", "", _number), Option("per-connection-delay", "", _number), Option("format"),
     Option("skip-if-unchanged", "", None), Option("unit"), Option("list-commands", "", None),
+    Option("disc", "", None), Option("ram", "", None),
 )  # fmt: skip
 _LONG: Final = {f"--{option.name}": option for option in (*GENERAL, *PARTICULAR)}
 _SHORT: Final = {f"-{option.short}": option for option in (*GENERAL, *PARTICULAR) if option.short} | {

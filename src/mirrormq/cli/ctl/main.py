@@ -11,7 +11,7 @@ from typing import NoReturn
 from mirrormq.cli.ctl import grammar, usage
 from mirrormq.cli.ctl.catalogue import BY_NAME, Command
 from mirrormq.cli.ctl.context import Context
-from mirrormq.cli.ctl.faults import OK, USAGE, Failure, Misuse
+from mirrormq.cli.ctl.faults import OK, USAGE, Failure, Misuse, WrongState
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -52,10 +52,11 @@ def _run(command: Command, line: grammar.Line, given: list[str]) -> int:
             raise Misuse("not enough arguments.")
         if len(args) > command.most:
             raise Misuse("too many arguments.")
-        command.run(Context(args, line.values))
+        _carry_out(command, Context(args, line.values))
     except Misuse as misuse:
         sys.stdout.flush()
-        print(f"Error (argument validation): {misuse.text}\nArguments given:\n\t{' '.join(given)}\n\n"
+        kind = "Error" if isinstance(misuse, WrongState) else "Error (argument validation)"
+        print(f"{kind}: {misuse.text}\nArguments given:\n\t{' '.join(given)}\n\n"
               f"{usage.usage_of(command)}", file=sys.stderr)
         return misuse.code
     except Failure as failure:
@@ -63,6 +64,17 @@ def _run(command: Command, line: grammar.Line, given: list[str]) -> int:
         print(failure.sentence(), file=sys.stderr)
         return failure.code
     return OK
+
+
+def _carry_out(command: Command, context: Context) -> None:
+    try:
+        command.run(context)
+    except WrongState:
+        raise                   # nothing has begun, so nothing is said about it
+    except BaseException:
+        context.out.flush()
+        raise
+    context.out.flush()
 
 
 def _help(words: list[str], values: grammar.Values) -> int:

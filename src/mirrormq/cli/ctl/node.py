@@ -12,11 +12,12 @@ from mirrormq import __version__
 from mirrormq.cli.ctl.client import Client, part
 from mirrormq.cli.ctl.context import Context
 from mirrormq.cli.ctl.faults import TEMPORARY, UNAVAILABLE, Failure
-from mirrormq.cli.ctl.terms import term
+from mirrormq.cli.ctl.terms import cell, term
 
 UNITS: Final = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 PURPOSES: Final = {
     "amqp": "AMQP 0-9-1", "amqp/ssl": "AMQP 0-9-1 over TLS", "http": "HTTP API", "https": "HTTP API over TLS (HTTPS)",
+    "clustering": "inter-node communication",
 }  # fmt: skip
 START_PATIENCE: Final = 300.0
 STOP_PATIENCE: Final = 120.0
@@ -31,7 +32,7 @@ def ping(context: Context) -> None:
     limit = int((patience if isinstance(patience, float) else 60.0) * 1000)
     name = context.client.target.node or context.client.target.url
     context.out.banner(f"Will ping {name}. This only checks if the OS process is up and answers. Timeout: {limit} ms.")
-    context.client.get("/api/auth")
+    context.client.get("/api/app")
     if context.out.is_json:
         context.out.document({"message": "Ping succeeded"})
     else:
@@ -42,9 +43,12 @@ def ping(context: Context) -> None:
 
 
 def _look(context: Context) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The overview, and the node that gave it."""
+    """The overview, and the node that gave it; of clients and listeners the node's own."""
     overview = context.client.get("/api/overview")
-    return overview, context.client.get(f"/api/nodes/{part(overview['node'])}")
+    node = context.client.get(f"/api/nodes/{part(overview['node'])}")
+    overview["listeners"] = [item for item in overview["listeners"] if item["node"] == node["name"]]
+    overview["object_totals"]["connections"] = node["sockets_used"]
+    return overview, node
 
 
 def _alarms(node: dict[str, Any]) -> list[str]:
@@ -52,7 +56,7 @@ def _alarms(node: dict[str, Any]) -> list[str]:
     return [f"{name} alarm on node {node['name']}" for key, name in names.items() if node[key]]
 
 
-def _listeners(overview: dict[str, Any]) -> list[dict[str, Any]]:
+def listeners_of(overview: dict[str, Any]) -> list[dict[str, Any]]:
     found = []
     for item in overview["listeners"]:
         address = item["ip_address"]
@@ -63,12 +67,12 @@ def _listeners(overview: dict[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
-def _listener_line(item: dict[str, Any]) -> str:
+def listener_line(item: dict[str, Any]) -> str:
     return (f"interface: {item['interface']}, port: {item['port']}, protocol: {item['protocol']}, "
             f"purpose: {item['purpose']}")
 
 
-def _print(context: Context, sections: list[tuple[str, list[str]]]) -> None:
+def print_sections(context: Context, sections: list[tuple[str, list[str]]]) -> None:
     blocks = [f"{context.out.title(name)}\n\n" + "\n".join(lines or ["(none)"]) for name, lines in sections]
     context.out.say("\n\n".join(blocks))
 
@@ -88,7 +92,7 @@ def status(context: Context) -> None:
         context.out.document(_status_document(overview, node, vhosts))
         return
     totals = overview["object_totals"]
-    _print(context, [
+    print_sections(context, [
         ("Runtime", _runtime(overview, node)),
         ("Plugins", ["Enabled plugins:", "", *(f" * {name}" for name in node["enabled_plugins"])]),
         ("Data directory", [f"Node data directory: {node['db_dir']}"]),
@@ -104,7 +108,7 @@ def status(context: Context) -> None:
                              f"Free disk space: {_size(context, node['disk_free'])}"]),
         ("Totals", [f"Connection count: {totals['connections']}", f"Queue count: {totals['queues']}",
                     f"Virtual host count: {vhosts}"]),
-        ("Listeners", [_capital(_listener_line(item)) for item in _listeners(overview)]),
+        ("Listeners", [_capital(listener_line(item)) for item in listeners_of(overview)]),
     ])  # fmt: skip
 
 
@@ -115,7 +119,7 @@ def _capital(text: str) -> str:
 def _runtime(overview: dict[str, Any], node: dict[str, Any]) -> list[str]:
     return [
         f"OS PID: {node['os_pid']}", "OS: Linux", f"Uptime (seconds): {node['uptime'] // 1000}",
-        "Is under maintenance?: false", f"RabbitMQ version: {overview['rabbitmq_version']}",
+        f"Is under maintenance?: {cell(node['being_drained'])}", f"RabbitMQ version: {overview['rabbitmq_version']}",
         f"{overview['product_name']} version: {overview['product_version']}", f"Node name: {node['name']}",
         f"Runtime: {overview['erlang_full_version']}",
         f"Cluster heartbeat timeout (net_ticktime): {node['net_ticktime']}",
@@ -130,7 +134,7 @@ def _status_document(overview: dict[str, Any], node: dict[str, Any], vhosts: int
         "erlang_version": overview["erlang_full_version"],
         "file_descriptors": {"sockets_limit": node["sockets_total"], "sockets_used": node["sockets_used"],
                              "total_limit": node["fd_total"], "total_used": node["fd_used"]},
-        "is_under_maintenance": False, "listeners": _listeners(overview), "log_files": node["log_files"],
+        "is_under_maintenance": node["being_drained"], "listeners": listeners_of(overview), "log_files": node["log_files"],
         "memory": {"strategy": "rss", "total": {"rss": node["mem_used"]}}, "net_ticktime": node["net_ticktime"],
         "os": "Linux", "pid": int(node["os_pid"]), "product_name": overview["product_name"],
         "product_version": overview["product_version"], "rabbitmq_version": overview["rabbitmq_version"],
@@ -138,31 +142,6 @@ def _status_document(overview: dict[str, Any], node: dict[str, Any], vhosts: int
                                                    "queue_count": totals["queues"], "virtual_host_count": vhosts},
         "uptime": node["uptime"] // 1000, "vm_memory_high_watermark_limit": node["mem_limit"],
     }  # fmt: skip
-
-
-def cluster_status(context: Context) -> None:
-    overview, node = _look(context)
-    context.out.banner(f"Cluster status of node {node['name']} ...")
-    name, listeners = node["name"], _listeners(overview)
-    flags = context.client.get("/api/feature-flags")
-    if context.out.is_json:
-        context.out.document({
-            "alarms": _alarms(node), "cluster_name": overview["cluster_name"], "disk_nodes": [name],
-            "feature_flags": flags, "listeners": {name: listeners},
-            "maintenance_status": {name: "not under maintenance"}, "partitions": {}, "ram_nodes": [],
-            "running_nodes": [name],
-            "versions": {name: {"rabbitmq_name": overview["product_name"],
-                                "rabbitmq_version": overview["product_version"]}},
-        })  # fmt: skip
-        return
-    _print(context, [
-        ("Basics", [f"Cluster name: {overview['cluster_name']}"]), ("Disk Nodes", [name]), ("Running Nodes", [name]),
-        ("Versions", [f"{name}: {overview['product_name']} {overview['product_version']}"]),
-        ("Maintenance status", [f"Node: {name}, status: not under maintenance"]), ("Alarms", _alarms(node)),
-        ("Network Partitions", []),
-        ("Listeners", [f"Node: {name}, {_listener_line(item)}" for item in listeners]),
-        ("Feature flags", [f"Flag: {flag['name']}, state: {flag['state']}" for flag in flags]),
-    ])  # fmt: skip
 
 
 def list_feature_flags(context: Context) -> None:
@@ -193,30 +172,35 @@ def environment(context: Context) -> None:
 def await_startup(context: Context) -> None:
     patience = context.values.get("timeout")
     until = time.monotonic() + (patience if isinstance(patience, float) else START_PATIENCE)
-    while True:
-        try:
-            Client(context.values).get("/api/overview?columns=node")
-            return
-        except Failure:
-            if time.monotonic() > until:
-                name = context.client.target.node or context.client.target.url
-                text = f"Error: operation await_startup on node {name} timed out."
-                raise Failure(TEMPORARY, text, is_bare=True) from None
-            time.sleep(0.1)
+    while (state := _state(context)) != "running":
+        if state in ("stopped", "stopping"):
+            raise Failure(UNAVAILABLE, "rabbit_is_not_running")
+        if time.monotonic() > until:
+            name = context.client.target.node or context.client.target.url
+            raise Failure(TEMPORARY, f"Error: operation await_startup on node {name} timed out.", is_bare=True)
+        time.sleep(0.1)
+
+
+def _state(context: Context) -> str:
+    """Of the application; empty if there is no process that tells."""
+    try:
+        return str(Client(context.values).get("/api/app")["state"])
+    except Failure:
+        return ""
 
 
 def stop(context: Context) -> None:
-    """By a signal, to the process that the node itself names."""
-    node = context.client.get(f"/api/nodes/{part(context.node)}")
-    context.out.banner(f"Stopping and halting node {node['name']} ...")
-    pid = int(node["os_pid"])
-    if context.client.target.pid != pid:
-        raise Failure(UNAVAILABLE, f"node {node['name']} was not started by this user on this machine: stop it there")
+    """By a signal, to the process that the node's own file names."""
+    name, pid = context.node, context.client.target.pid
+    context.client.get("/api/app")
+    context.out.banner(f"Stopping and halting node {name} ...", at_once=True)
+    if not pid:
+        raise Failure(UNAVAILABLE, f"node {name} was not started by this user on this machine: stop it there")
     try:
         os.kill(pid, signal.SIGTERM)
     except PermissionError:
-        raise Failure(UNAVAILABLE, f"node {node['name']} belongs to another user") from None
-    _await_end(pid, node["name"])
+        raise Failure(UNAVAILABLE, f"node {name} belongs to another user") from None
+    _await_end(pid, name)
 
 
 def _await_end(pid: int, name: str) -> None:

@@ -11,12 +11,14 @@ from mirrormq.cli.ctl.faults import Misuse
 from mirrormq.cli.ctl.terms import Arguments, pid
 
 Source = dict[str, Any]
-Column = Callable[[Source, str], object]
-"""From a row of the API and the node's name to a value."""
+Column = Callable[[Source], object]
+"""From a row of the API to a value."""
+DOWN: Final = "down"
 
 
-def _same(name: str, absent: object = None) -> Column:
-    return lambda row, _: row.get(name, absent)
+def _same(name: str) -> Column:
+    """Of a queue whose node is down little is known; the rest is empty."""
+    return lambda row: row.get(name, "" if row.get("state") == DOWN else None)
 
 
 def _columns(*names: str) -> dict[str, Column]:
@@ -24,16 +26,16 @@ def _columns(*names: str) -> dict[str, Column]:
 
 
 def _arguments(name: str) -> Column:
-    return lambda row, _: Arguments(row.get(name) or {})
+    return lambda row: Arguments(row.get(name) or {})
 
 
-def _flow(name: str) -> Column:
-    return lambda row, _: row.get("message_stats", {}).get(name, 0)
-
-
-def _owner_pid(row: Source, node: str) -> str:
+def _owner_pid(row: Source) -> str:
     owner = row.get("owner_pid_details")
-    return pid(node, "connection", owner["name"]) if owner else ""
+    return pid(row["node"], "connection", owner["name"]) if owner else ""
+
+
+def connection_pid(row: Source) -> str:
+    return pid(row["node"], "connection", row["name"])
 
 
 QUEUES: Final[dict[str, Column]] = _columns(
@@ -44,20 +46,20 @@ QUEUES: Final[dict[str, Column]] = _columns(
     "name", "operator_policy", "single_active_consumer_tag", "state", "type", "vhost",
 ) | {
     "arguments": _arguments("arguments"), "effective_policy_definition": _arguments("effective_policy_definition"),
-    "policy": lambda row, _: row.get("policy") or "", "disk_reads": lambda *_: 0, "disk_writes": lambda *_: 0,
-    "pid": lambda row, node: pid(node, "queue", row["vhost"], row["name"]),
-    "owner_pid": _owner_pid, "exclusive_consumer_pid": lambda *_: "",
-    "leader": lambda row, _: row["node"], "members": lambda row, _: [row["node"], *row.get("slave_nodes", [])],
-    "online": lambda row, _: [row["node"], *row.get("slave_nodes", [])],
-    "slave_pids": lambda row, _: row.get("slave_nodes", ""), "mirror_pids": lambda row, _: row.get("slave_nodes", ""),
-    "synchronised_slave_pids": lambda row, _: row.get("synchronised_slave_nodes", ""),
-    "synchronised_mirror_pids": lambda row, _: row.get("synchronised_slave_nodes", ""),
+    "policy": lambda row: row.get("policy") or "", "disk_reads": lambda _: 0, "disk_writes": lambda _: 0,
+    "pid": lambda row: pid(row["node"], "queue", row["vhost"], row["name"]),
+    "owner_pid": _owner_pid, "exclusive_consumer_pid": lambda _: "",
+    "leader": lambda row: row["node"], "members": lambda row: [row["node"], *row.get("slave_nodes", [])],
+    "online": lambda row: [row["node"], *row.get("slave_nodes", [])],
+    "slave_pids": lambda row: row.get("slave_nodes", ""), "mirror_pids": lambda row: row.get("slave_nodes", ""),
+    "synchronised_slave_pids": lambda row: row.get("synchronised_slave_nodes", ""),
+    "synchronised_mirror_pids": lambda row: row.get("synchronised_slave_nodes", ""),
 }  # fmt: skip
 EXCHANGES: Final[dict[str, Column]] = _columns("name", "type", "durable", "auto_delete", "internal") | {
-    "arguments": _arguments("arguments"), "policy": lambda row, _: row.get("policy") or "",
+    "arguments": _arguments("arguments"), "policy": lambda row: row.get("policy") or "",
 }  # fmt: skip
 BINDINGS: Final[dict[str, Column]] = {
-    "source_name": _same("source"), "source_kind": lambda *_: "exchange", "destination_name": _same("destination"),
+    "source_name": _same("source"), "source_kind": lambda _: "exchange", "destination_name": _same("destination"),
     "destination_kind": _same("destination_type"), "routing_key": _same("routing_key"),
     "arguments": _arguments("arguments"),
 }  # fmt: skip
@@ -67,21 +69,21 @@ CONNECTIONS: Final[dict[str, Column]] = _columns(
     "auth_mechanism", "user", "vhost", "timeout", "frame_max", "channel_max", "recv_oct", "recv_cnt", "send_oct",
     "send_cnt", "send_pend", "connected_at", "node", "user_provided_name",
 ) | {
-    "pid": lambda row, node: pid(node, "connection", row["name"]), "client_properties": _arguments("client_properties"),
-    "protocol": lambda *_: "{0,9,1}",
+    "pid": connection_pid, "client_properties": _arguments("client_properties"),
+    "protocol": lambda _: "{0,9,1}",
 }  # fmt: skip
 CHANNELS: Final[dict[str, Column]] = _columns(
     "name", "number", "user", "vhost", "transactional", "confirm", "consumer_count", "messages_unacknowledged",
     "messages_uncommitted", "acks_uncommitted", "messages_unconfirmed", "prefetch_count", "global_prefetch_count",
     "state",
 ) | {
-    "pid": lambda row, node: pid(node, "channel", row["name"]),
-    "connection": lambda row, node: pid(node, "connection", row["connection_details"]["name"]),
-    "connection_details": lambda row, _: row["connection_details"]["name"],
+    "pid": lambda row: pid(row["node"], "channel", row["name"]),
+    "connection": lambda row: pid(row["node"], "connection", row["connection_details"]["name"]),
+    "connection_details": lambda row: row["connection_details"]["name"],
 }  # fmt: skip
 CONSUMERS: Final[dict[str, Column]] = {
-    "queue_name": lambda row, _: row["queue"]["name"],
-    "channel_pid": lambda row, node: pid(node, "channel", row["channel_details"]["name"]),
+    "queue_name": lambda row: row["queue"]["name"],
+    "channel_pid": lambda row: pid(row["channel_details"]["node"], "channel", row["channel_details"]["name"]),
     "consumer_tag": _same("consumer_tag"), "ack_required": _same("ack_required"),
     "prefetch_count": _same("prefetch_count"), "active": _same("active"),
     "activity_status": _same("activity_status"), "arguments": _arguments("arguments"),
@@ -98,8 +100,7 @@ def wanted(context: Context, known: dict[str, Column], default: tuple[str, ...])
 
 
 def _show(context: Context, rows: list[Source], names: list[str], known: dict[str, Column]) -> None:
-    node = context.node if "pid" in "".join(names) or "connection" in names else ""
-    context.out.table(names, [{name: known[name](row, node) for name in names} for row in rows])
+    context.out.table(names, [{name: known[name](row) for name in names} for row in rows])
 
 
 def _in_vhost(context: Context, path: str) -> list[Source]:
@@ -114,8 +115,17 @@ def list_queues(context: Context) -> None:
     seconds = f"{float(timeout):.1f}" if isinstance(timeout, float) else "60.0"
     context.out.banner(f"Timeout: {seconds} seconds ...")
     context.out.banner(f"Listing queues for vhost {context.vhost} ...")
-    rows = [] if context.flag("offline") else _in_vhost(context, "/api/queues")
-    _show(context, rows, names, QUEUES)
+    rows = _in_vhost(context, "/api/queues")
+    _show(context, _chosen(context, rows), names, QUEUES)
+
+
+def _chosen(context: Context, rows: list[Source]) -> list[Source]:
+    """Without a choice, all; `--online`, `--offline` and `--local` add up."""
+    online, offline = context.flag("online"), context.flag("offline")
+    here = context.node if context.flag("local") else None
+    if not (online or offline or here is not None):
+        return rows
+    return [row for row in rows if (offline if row["state"] == DOWN else online) or row["node"] == here]
 
 
 def list_exchanges(context: Context) -> None:

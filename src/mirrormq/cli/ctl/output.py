@@ -22,25 +22,37 @@ class Output:
         self.formatter = formatter or ("terminal" if self.is_terminal else "table")
         self.is_quiet = is_quiet or is_silent
         self._has_headers = has_headers and not is_silent
+        self._held: list[str] = []
 
     @property
     def is_json(self) -> bool:
         return self.formatter == "json"
 
-    def banner(self, text: str) -> None:
+    def banner(self, text: str, *, at_once: bool = False) -> None:
+        """Held back until there is more to print, or the command ends: some are refused before they begin."""
         if not self.is_quiet and self.formatter not in ("json", "csv"):
+            self._held.append(text)
+        if at_once:
+            self.flush()
+
+    def flush(self) -> None:
+        held, self._held = self._held, []
+        for text in held:
             print(text, flush=True)
 
     def say(self, text: str) -> None:
+        self.flush()
         print(text)
 
     def title(self, text: str) -> str:
         return f"\x1b[1m{text}\x1b[0m" if self.is_terminal else text
 
     def document(self, value: object) -> None:
+        self.flush()
         print(json.dumps(value, separators=(",", ":"), ensure_ascii=False))
 
     def table(self, columns: Sequence[str], rows: Sequence[Row]) -> None:
+        self.flush()
         if self.formatter == "json":
             self._json(columns, rows)
         elif self.formatter == "erlang":

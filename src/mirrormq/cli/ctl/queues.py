@@ -8,8 +8,7 @@ from typing import Any
 from mirrormq.cli.ctl.client import part
 from mirrormq.cli.ctl.context import Context
 from mirrormq.cli.ctl.faults import UNAVAILABLE, USAGE, Failure, refused
-from mirrormq.cli.ctl.objects import queue_path
-from mirrormq.cli.ctl.terms import pid
+from mirrormq.cli.ctl.objects import connection_pid, queue_path
 
 
 def purge_queue(context: Context) -> None:
@@ -65,9 +64,8 @@ def close_connection(context: Context) -> None:
     """By name, or by what `list_connections pid` shows."""
     wanted, reason = context.args
     context.out.banner(f"Closing connection {wanted}, reason: {reason}...")
-    known = context.client.get("/api/connections?columns=name")
-    names = [row["name"] for row in known]
-    matching = [name for name in names if wanted in (name, pid(context.node, "connection", name))]
+    known = context.client.get("/api/connections?columns=name,node")
+    matching = [row["name"] for row in known if wanted in (row["name"], connection_pid(row))]
     if not matching:
         raise Failure(UNAVAILABLE, f'Error:\n{{:invalid_pid_syntax, "{wanted}"}}')
     for name in matching:

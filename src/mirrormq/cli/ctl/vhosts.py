@@ -13,14 +13,14 @@ from mirrormq.cli.ctl.terms import Tags
 from mirrormq.cli.ctl.users import parse_json
 
 
-def _cluster_state(row: dict[str, Any], _: str) -> str:
+def _cluster_state(row: dict[str, Any]) -> str:
     return "[" + ", ".join(f"{{{node}, {state}}}" for node, state in row["cluster_state"].items()) + "]"
 
 
 COLUMNS: dict[str, Column] = {
-    "name": lambda row, _: row["name"], "description": lambda row, _: row.get("description", ""),
-    "tags": lambda row, _: Tags(row.get("tags", [])), "tracing": lambda row, _: row.get("tracing", False),
-    "default_queue_type": lambda row, _: row.get("default_queue_type", ""),
+    "name": lambda row: row["name"], "description": lambda row: row.get("description", ""),
+    "tags": lambda row: Tags(row.get("tags", [])), "tracing": lambda row: row.get("tracing", False),
+    "default_queue_type": lambda row: row.get("default_queue_type", ""),
     "cluster_state": _cluster_state,
 }  # fmt: skip
 
@@ -29,7 +29,7 @@ def list_vhosts(context: Context) -> None:
     names = wanted(context, COLUMNS, ("name",))
     context.out.banner("Listing vhosts ...")
     rows = context.client.get("/api/vhosts")
-    context.out.table(names, [{name: COLUMNS[name](row, "") for name in names} for row in rows])
+    context.out.table(names, [{name: COLUMNS[name](row) for name in names} for row in rows])
 
 
 def add_vhost(context: Context) -> None:

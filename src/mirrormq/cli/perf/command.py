@@ -24,6 +24,7 @@ from mirrormq.cli.perf.settings import (
     parse_properties,
     parse_size,
     queue_names,
+    run_number,
 )
 from mirrormq.cli.perf.topology import Topology
 
@@ -111,7 +112,10 @@ AMOUNT = click.FloatRange(min=0)
 )
 @click.option("--warmup", type=AMOUNT, default=0, help="Seconds at the beginning that the summary leaves out.")
 @click.option(
-    "--verify", is_flag=True, help="Number the messages; report lost, doubled and disordered ones (exit code 5)."
+    "--verify",
+    is_flag=True,
+    help="Number the messages; report lost, doubled and disordered ones (exit code 5). "
+    "With -x 0, of the run that published under the same name (-d).",
 )
 @click.option(
     "--processes", type=POSITIVE, default=1, show_default=True, help="Spread the connections over so many processes."
@@ -163,6 +167,8 @@ def _print(settings: Settings, outcome: Outcome, *, as_json: bool) -> None:
 
 def settings_of(options: dict[str, Any]) -> Settings:
     """The options as settings, or a `BadOption` that says what is wrong."""
+    if options["verify"] and not options["producers"] and options["identity"] is None:
+        raise BadOption("--verify without producers needs the name (-d) of the run that published")
     identity = options["identity"] or time.strftime("test-%H%M%S")
     addresses = parse_addresses(options["uris"]) if options["uris"] else (parse_address(options["uri"]),)
     flags = _flags(options["flags"])
@@ -175,7 +181,7 @@ def settings_of(options: dict[str, Any]) -> Settings:
         addresses=addresses,
         queues=queue_names(options["queue"], options["queues"], options["queue_pattern"], first, last, temporary),
         identity=identity,
-        run=int.from_bytes(os.urandom(4), "big"),
+        run=run_number(identity, is_shared=not options["producers"] or not options["consumers"]),
         producers=options["producers"],
         consumers=options["consumers"],
         exchange=exchange,

@@ -1,7 +1,8 @@
 """A run from declare to summary: connect, start, watch until it is done, stop, settle, judge.
 
 It is done when the time (-z) is over, when every counted producer and consumer has its messages (-C, -D), when it is
-interrupted or when something fails. With -C and without -D the consumers are waited for as long as messages come.
+interrupted or when something fails. With -C and without -D the consumers are waited for as long as messages come; so is
+a run that verifies what another one published, for it cannot know what was lost.
 """
 
 from __future__ import annotations
@@ -123,6 +124,9 @@ class Run:
         await asyncio.gather(*[crew.stop() for crew in self.crews])
         if not self.settings.verify:
             return
+        if not self.settings.consumers:
+            self.outcome.notes.append(f"to verify what was published: -x 0 --verify -d {self.settings.identity}")
+            return
         await self._drain()
         evidence = gathered([await crew.evidence() for crew in self.crews])
         self.outcome.verdict = judge(self.settings, evidence)
@@ -172,17 +176,20 @@ class Run:
             return False
         if settings.consumer_messages and settings.consumers:
             return totals.consumers_done
-        return not settings.consumers or totals.received >= self._expected(totals)
+        return not settings.audits and self._all_came(totals)
+
+    def _all_came(self, totals: Snapshot) -> bool:
+        return not self.settings.consumers or totals.received >= self._expected(totals)
 
     def _dried_up(self, deliveries: Progress) -> bool:
         settings, totals = self.settings, self._last
         stalled = deliveries.stalled(totals.received, time.monotonic())
-        if not self._counting() or settings.consumer_messages or not totals.producers_done:
-            return False
-        if stalled <= settings.shutdown_timeout:
+        is_open = settings.consumer_messages and not settings.audits
+        if not self._counting() or is_open or not totals.producers_done or stalled <= settings.shutdown_timeout:
             return False
         missing = self._expected(totals) - totals.received
-        self.outcome.notes.append(f"gave up waiting for {missing} messages: none came for {stalled:.0f} s")
+        if missing > 0:
+            self.outcome.notes.append(f"gave up waiting for {missing} messages: none came for {stalled:.0f} s")
         return True
 
     def _counting(self) -> bool:
@@ -191,6 +198,8 @@ class Run:
     def _expected(self, totals: Snapshot) -> int:
         """How many deliveries the settled publishes should lead to, if all producers sent alike."""
         producers = self.settings.producers
+        if self.settings.audits:
+            return self.settings.consumer_messages * self.settings.consumers or self.settings.producer_messages
         copies = sum(self.settings.copies(producer) for producer in range(producers))
         settled = totals.sent - totals.nacked - totals.returned - totals.outstanding
         return settled * copies // producers if producers else 0
@@ -217,5 +226,5 @@ class Run:
         return (self._last.at - self._began.at) / SECOND
 
     def _ended_at(self) -> int:
-        ended = self._counting() and self._counted_out() and not self.outcome.interrupted
+        ended = self._counting() and (self._counted_out() or self.settings.audits) and not self.outcome.interrupted
         return self._last.heard_at if ended and self._last.heard_at else self._last.at

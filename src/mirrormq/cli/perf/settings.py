@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import zlib
 from dataclasses import dataclass, field
 
 from mirrormq.cli.perf.address import Address
@@ -61,6 +63,11 @@ class Settings:
     processes: int = 1
     shutdown_timeout: float = 5.0
 
+    @property
+    def audits(self) -> bool:
+        """Whether this run verifies what another one published."""
+        return self.verify and not self.producers
+
     def queue_of(self, index: int) -> str:
         """The queue of the producer or consumer with this index: they are dealt out in turn."""
         return self.queues[index % len(self.queues)]
@@ -101,7 +108,7 @@ def check(settings: Settings) -> None:
         (not settings.producers and not settings.consumers, "nothing to do: no producers (-x) and no consumers (-y)"),
         (not settings.queues, "no queue to work with"),
         (
-            settings.verify and settings.size < NUMBERED_SIZE,
+            settings.verify and settings.producers > 0 and settings.size < NUMBERED_SIZE,
             f"--verify needs messages of {NUMBERED_SIZE} bytes or more (-s)",
         ),
         (
@@ -114,6 +121,11 @@ def check(settings: Settings) -> None:
     for broken, text in rules:
         if broken:
             raise BadOption(text)
+
+
+def run_number(identity: str, *, is_shared: bool) -> int:
+    """What the messages of a run are known by: drawn from its name when another run is to know them, else at random."""
+    return zlib.crc32(identity.encode()) if is_shared else int.from_bytes(os.urandom(4), "big")
 
 
 def parse_size(text: str) -> int:

@@ -2,6 +2,9 @@
 
 A message is lost when it was confirmed (or, without confirms, written) and neither refused nor returned, and a queue
 that it was routed to and that we consume never delivered it. A publish without an answer may come or not.
+
+A run that audits another one knows only what came: the numbers of each producer, from 1 up to the highest that any
+queue delivered or that -C tells, must be in each queue that had one of them; and all consumers together get what -D tells.
 """
 
 from __future__ import annotations
@@ -39,12 +42,16 @@ class Verdict:
     foreign: int
     examples: tuple[str, ...]
 
+    none_came: bool = False
+
     @property
     def good(self) -> bool:
         """Whether every message came once and in order."""
-        return not (self.lost or self.duplicated or self.disordered)
+        return not (self.lost or self.duplicated or self.disordered or self.none_came)
 
     def __str__(self) -> str:
+        if self.none_came:
+            return f"not verified: of the run with this name no message came, of others {self.foreign}"
         if self.good:
             return f"verified {self.checked} messages: none lost, none doubled, all in order"
         told = f"{self.lost} lost, {self.duplicated} doubled, {self.disordered} out of order of {self.checked} messages"
@@ -75,15 +82,20 @@ def _unite(known: dict[tuple[str, int], bytes], more: dict[tuple[str, int], byte
 
 def judge(settings: Settings, evidence: Evidence) -> Verdict:
     """Compare what was sent with what was seen."""
-    checked, lost = 0, 0
+    checked, lost, came = 0, 0, 0
     examples: list[str] = []
-    for producer, sent in sorted(evidence.sent.items()):
+    published = _told(settings, evidence) if settings.audits else evidence.sent
+    for producer, sent in sorted(published.items()):
         due = _due(sent, evidence.excused.get(producer, []))
         for queue, seen in _seen_by_queue(settings, evidence, producer):
             missing = due & ~seen
             checked += due.bit_count()
             lost += missing.bit_count()
+            came += seen.bit_count()
             examples += _name(missing, producer, queue)
+    if settings.audits:
+        absent = settings.consumer_messages * settings.consumers - came - evidence.duplicated - evidence.again - evidence.foreign
+        lost = max(lost, absent)
     return Verdict(
         checked,
         lost,
@@ -92,7 +104,17 @@ def judge(settings: Settings, evidence: Evidence) -> Verdict:
         evidence.again,
         evidence.foreign,
         tuple(examples[:EXAMPLES]),
+        none_came=settings.audits and not came,
     )
+
+
+def _told(settings: Settings, evidence: Evidence) -> dict[int, int]:
+    """How many messages each producer of the other run sent, as far as it can be known here."""
+    sent: dict[int, int] = {}
+    for (_, producer), bits in evidence.seen.items():
+        highest = _bits(bits).bit_length() - 1
+        sent[producer] = max(sent.get(producer, settings.producer_messages), highest)
+    return sent
 
 
 def _due(sent: int, excused: list[int]) -> int:
@@ -106,6 +128,8 @@ def _due(sent: int, excused: list[int]) -> int:
 def _seen_by_queue(settings: Settings, evidence: Evidence, producer: int) -> list[tuple[str, int]]:
     reached = settings.queues_reached(producer)
     consumed = settings.consumed_queues()
+    if reached is not None and settings.audits:
+        return [(queue, _bits(bits)) for (queue, of), bits in evidence.seen.items() if of == producer]
     if reached is not None:
         return [(queue, _bits(evidence.seen.get((queue, producer), b""))) for queue in reached if queue in consumed]
     union = 0

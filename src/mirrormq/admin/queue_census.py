@@ -1,0 +1,110 @@
+"""Queues of the whole cluster: every node knows them all, and the home of each knows what is in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+
+from mirrormq.admin.call import Json, State
+from mirrormq.admin.census import Census, Entry, Kind, Place, Query, Scope, Survey, ask_rows, shown
+from mirrormq.admin.listing import in_slices
+from mirrormq.admin.queue_view import QueueView, show_down
+from mirrormq.broker.broker import Broker
+from mirrormq.broker.queue import Queue
+
+
+def known_queues(broker: Broker, scope: Scope) -> list[Queue]:
+    """Wherever they are, in the order in which they are shown."""
+    return [queue for name, vhost in sorted(broker.vhosts.items()) if scope.has_vhost(name)
+            for _, queue in sorted(vhost.queues.items())]
+
+
+class Queues(Kind[Queue]):
+    word = "queues"
+
+    def find(self, broker: Broker, scope: Scope) -> list[Queue]:
+        return [queue for queue in known_queues(broker, scope) if not queue.is_away]
+
+    def pick(self, broker: Broker, places: Sequence[Place]) -> list[Queue | None]:
+        found = [known_queue(broker, place) for place in places]
+        return [None if queue is None or queue.is_away else queue for queue in found]
+
+    def place(self, thing: Queue) -> Place:
+        return (thing.vhost, thing.name)
+
+    def name(self, thing: Queue) -> str:
+        return thing.name
+
+    def vhost(self, thing: Queue) -> str:
+        return thing.vhost
+
+    def view(self, state: State, query: Query) -> Callable[[Queue], Json]:
+        return QueueView(state, query).show
+
+    def whole_view(self, state: State, query: Query) -> Callable[[Queue], Json]:
+        return QueueView(state, query).show_whole
+
+
+def known_queue(broker: Broker, place: Place) -> Queue | None:
+    vhost = broker.vhosts.get(str(place[0]))
+    return None if vhost is None else vhost.queues.get(str(place[1]))
+
+
+QUEUES = Queues()
+
+
+class QueueCensus(Census[Queue]):
+    """Where names alone decide the order, nobody has to be asked for it."""
+
+    def __init__(self, state: State, query: Query, scope: Scope) -> None:
+        super().__init__(state, query, QUEUES, scope, is_paged=True)
+
+    async def look(self) -> Survey:
+        if self.order.is_by_names:
+            return await self._by_names()
+        found = await super().look()
+        silent = [queue for queue in known_queues(self.state.broker, self.scope)
+                  if queue.is_away and queue.home not in self.answered]
+        wanted = self._wanted(silent)
+        key = self.order.keys(self.kind, show_down)
+        more = await in_slices(wanted, lambda queue: Entry(queue.home, self.kind.place(queue), key(queue)))
+        return Survey(found.total + len(silent), found.filtered + len(wanted), found.entries + more)
+
+    async def _by_names(self) -> Survey:
+        own = self.state.broker.node_name
+        queues = known_queues(self.state.broker, self.scope)
+        wanted = self._wanted(queues)
+        count = len(wanted)
+        if self.page is not None:
+            wanted = self._in_order(wanted)[:self.page.number * self.page.size]
+        key = self.order.keys(self.kind, show_down)
+        entries = await in_slices(wanted, lambda queue: Entry(queue.home or own, self.kind.place(queue), key(queue)))
+        return Survey(len(queues), count, entries)
+
+    def _in_order(self, queues: list[Queue]) -> list[Queue]:
+        """By names: the others need not be looked at for a page."""
+        order = self.order
+        if not order.column:
+            return queues[::-1] if order.is_backwards else queues
+        by_name = order.column == "name"
+        return sorted(queues, key=lambda queue: queue.name if by_name else queue.vhost, reverse=order.is_backwards)
+
+    def _wanted(self, queues: list[Queue]) -> list[Queue]:
+        page = self.page
+        return queues if page is None else [queue for queue in queues if page.wanted(queue.name)]
+
+    def without_home(self, places: Sequence[Place]) -> list[str | None]:
+        text = shown(show_down, self.query)
+        queues = [known_queue(self.state.broker, place) for place in places]
+        return [None if queue is None else text(queue) for queue in queues]
+
+
+async def show_alone(state: State, queue: Queue, query: Query) -> Json | None:
+    """A queue with its consumers, as its home tells; None if it has gone meanwhile."""
+    if not queue.is_away:
+        return QueueView(state, query).show_whole(queue)
+    query = {name: value for name, value in query.items() if name != "columns"}
+    rows = await ask_rows(state, queue.home, QUEUES, [QUEUES.place(queue)], query, is_whole=True)
+    if rows is None:
+        return {"consumer_details": [], "deliveries": [], "incoming": [], **show_down(queue)}
+    return None if rows[0] is None else json.loads(rows[0])

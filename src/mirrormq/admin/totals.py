@@ -1,0 +1,150 @@
+"""Sums over queues, channels and connections: of each node by itself, and of all nodes together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from mirrormq.admin.call import Json, State
+from mirrormq.admin.census import Query, Scope
+from mirrormq.admin.connection_view import CONNECTIONS, channel_counters, vhost_of
+from mirrormq.admin.figures import Fields, add_fields
+from mirrormq.admin.listing import in_slices
+from mirrormq.admin.queue_census import QUEUES
+from mirrormq.admin.queue_view import LENGTHS, queue_counters, span_of
+from mirrormq.broker.broker import Broker
+from mirrormq.broker.connection import Connection
+from mirrormq.broker.queue import Queue
+from mirrormq.node.runtime import Runtime
+
+Counters = dict[str, int]
+OF_QUEUES: Final = ("ack", "deliver", "deliver_get", "deliver_no_ack", "get", "get_empty", "get_no_ack", "redeliver")
+OF_CHANNELS: Final = ("confirm", "drop_unroutable", "publish", "return_unroutable")
+TRAFFIC: Final = ("recv_oct", "send_oct")
+DISK: Final = ("disk_reads", "disk_writes")
+FLOWS: Final = tuple(sorted((*OF_QUEUES, *OF_CHANNELS, *DISK)))
+CHURN: Final = (
+    "channel_closed", "channel_created", "connection_closed", "connection_created", "queue_created", "queue_declared",
+    "queue_deleted",
+)  # fmt: skip
+NAMES: Final = (*LENGTHS, *OF_QUEUES, *OF_CHANNELS, *TRAFFIC)
+PIECE: Final = 200      # virtual hosts of one answer
+
+
+async def count_here(broker: Broker, vhosts: Sequence[str] | None) -> dict[str, Counters]:
+    """Sums over what this node has, by virtual host."""
+    names = list(broker.vhosts) if vhosts is None else vhosts
+    sums = {name: dict.fromkeys(NAMES, 0) for name in names}
+    scope = Scope(vhosts=None if vhosts is None else list(vhosts))
+
+    def add_queue(queue: Queue) -> None:
+        _add(sums, queue.vhost, queue_counters(queue), (*LENGTHS, *OF_QUEUES))
+
+    def add_connection(connection: Connection) -> None:
+        vhost = vhost_of(connection)
+        _add(sums, vhost, {"recv_oct": int(connection.received_bytes), "send_oct": int(connection.sent_bytes)}, TRAFFIC)
+        for channel in list(connection.channels.values()):
+            _add(sums, vhost, channel_counters(channel), OF_CHANNELS)
+
+    await in_slices(QUEUES.find(broker, scope), add_queue)
+    await in_slices(CONNECTIONS.find(broker, scope), add_connection)
+    return sums
+
+
+def _add(sums: dict[str, Counters], vhost: str, counters: Counters, names: Sequence[str]) -> None:
+    found = sums.get(vhost)
+    if found is not None:
+        for name in names:
+            found[name] += counters[name]
+
+
+# --- virtual hosts --------------------------------------------------------------------------------------------------
+
+
+async def vhost_part(state: State, vhosts: Sequence[str], query: Query) -> dict[str, Fields]:
+    """This node's part of the figures of some virtual hosts."""
+    lengths, flows, traffic = (span_of(query, name) for name in ("lengths", "msg_rates", "data_rates"))
+    keep = lengths is not None or flows is not None or traffic is not None
+    part: dict[str, Fields] = {}
+    for name, counters in (await count_here(state.broker, vhosts)).items():
+        figures = state.rates.look(("vhost", name), counters, state.broker.now, keep=keep)
+        part[name] = figures.fields(LENGTHS, lengths) | figures.fields(TRAFFIC, traffic) \
+            | figures.fields((*OF_QUEUES, *OF_CHANNELS), flows)
+    return part
+
+
+async def vhost_figures(state: State, vhosts: Sequence[str], query: Query) -> dict[str, Fields]:
+    """The figures of virtual hosts, over all nodes."""
+    found: dict[str, Fields] = {}
+    for start in range(0, len(vhosts), PIECE):
+        names = vhosts[start:start + PIECE]
+        told = await state.runtime.cluster.ask_all("vhosts", {"vhosts": names, "query": dict(query)})
+        parts = [await vhost_part(state, names, query), *told.values()]
+        found |= {name: add_fields([part[name] for part in parts if name in part]) for name in names}
+    return found
+
+
+# --- the whole ------------------------------------------------------------------------------------------------------
+
+
+async def overview_part(state: State, vhosts: list[str] | None, user: str | None, query: Query) -> Json:
+    """This node's part of the overview, as far as a user may see; None: all."""
+    lengths, flows = span_of(query, "lengths"), span_of(query, "msg_rates")
+    key = ("overview",) if user is None else ("overview", user)
+    figures = state.rates.look(key, await _sums(state, vhosts), state.broker.now,
+                               keep=lengths is not None or flows is not None)
+    return {
+        "message_stats": figures.fields(FLOWS, flows), "churn_rates": figures.fields(CHURN, flows),
+        "queue_totals": figures.fields(LENGTHS, lengths), "object_totals": _objects(state.broker, vhosts, user),
+        "listeners": listeners(state.runtime), "contexts": contexts(state.runtime),
+    }  # fmt: skip
+
+
+async def _sums(state: State, vhosts: list[str] | None) -> Counters:
+    """What lives, and what the broker remembers of what has ended."""
+    ended = state.broker.counters
+    by_vhost = await count_here(state.broker, vhosts)
+    sums = {name: sum(counters[name] for counters in by_vhost.values()) for name in NAMES} | dict.fromkeys(DISK, 0)
+    sums["disk_writes"] = state.runtime.log.store.stats().commits
+    sums |= {name: ended.get(name, 0) for name in CHURN}
+    return {name: value + (ended.get(name, 0) if name in FLOWS else 0) for name, value in sums.items()}
+
+
+def _objects(broker: Broker, vhosts: list[str] | None, user: str | None) -> Counters:
+    mine = CONNECTIONS.find(broker, Scope(user=user))
+    queues = QUEUES.find(broker, Scope(vhosts=vhosts))
+    return {
+        "channels": sum(len(connection.channels) for connection in mine), "connections": len(mine),
+        "consumers": sum(len(queue.turns.everyone) for queue in queues),
+    }  # fmt: skip
+
+
+async def overview_figures(state: State, vhosts: list[str] | None, user: str | None, query: Query) -> Json:
+    """The parts of all nodes, put together."""
+    about = {"vhosts": vhosts, "user": user, "query": dict(query)}
+    told = await state.runtime.cluster.ask_all("overview", about)
+    parts = [await overview_part(state, vhosts, user, query), *told.values()]
+    whole: dict[str, Any] = {name: add_fields([part[name] for part in parts])
+                             for name in ("message_stats", "churn_rates", "queue_totals", "object_totals")}
+    for name in ("listeners", "contexts"):
+        items = [item for part in parts for item in part[name]]
+        whole[name] = sorted(items, key=lambda item: (item["protocol"], item["node"], str(item["port"])))
+    return whole
+
+
+def listeners(runtime: Runtime) -> list[Json]:
+    node, links = runtime.broker.node_name, runtime.cluster.address()
+    found = [*runtime.addresses, ("clustering", *links)] if links is not None else runtime.addresses
+    return [
+        {"node": node, "protocol": protocol, "ip_address": address, "port": port, "socket_opts": {}}
+        for protocol, address, port in found
+    ]
+
+
+def contexts(runtime: Runtime) -> list[Json]:
+    """The web applications: this API, at each address that it listens at."""
+    return [
+        {"ssl_opts": [], "node": runtime.broker.node_name, "description": "MirrorMQ Management", "path": "/",
+         "cowboy_opts": "[]", "ip": address, "port": str(port), "protocol": protocol}
+        for protocol, address, port in runtime.addresses if protocol.startswith("http")
+    ]

@@ -1,0 +1,46 @@
+"""The broker's view of the process around it."""
+from __future__ import annotations
+
+import logging
+import secrets
+from base64 import urlsafe_b64encode
+from typing import TYPE_CHECKING
+
+from mirrormq.broker.connection import Connection
+from mirrormq.broker.host import Host
+
+if TYPE_CHECKING:
+    from mirrormq.node.runtime import Runtime
+
+log = logging.getLogger("mirrormq")
+
+
+class NodeHost(Host):
+    """The broker's view of the runtime."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    def schedule(self) -> None:
+        self._runtime.schedule()
+
+    def wake_at(self, when: int) -> None:
+        self._runtime.wake_at(when)
+
+    def token(self) -> str:
+        return urlsafe_b64encode(secrets.token_bytes(16)).rstrip(b"=").decode()
+
+    def fresh_id(self) -> int:
+        return (secrets.randbits(61) | 1) << 1
+
+    def place(self, vhost: str, name: str, locator: str) -> str:
+        return self._runtime.placing.place(vhost, name, locator)
+
+    def report(self, level: str, text: str) -> None:
+        self._runtime.report(level, text)
+
+    def fault(self, error: BaseException) -> None:
+        log.error("a fault in the broker; please report it", exc_info=error)
+
+    def watch_closing(self, connection: Connection) -> None:
+        self._runtime.watch_closing(connection)
