@@ -7,12 +7,15 @@ compiled and uncompiled.
 from __future__ import annotations
 
 import os
+import secrets
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 LIVE = ("clients", "compat", "live")
+LIVE_PARTS = (("cluster", "live"), ("cluster", "coordination"))
+os.environ.setdefault("MIRRORMQ_COOKIE", secrets.token_hex(16))     # nodes that tests start share it, and no file is made
 
 # The machines that run the tests are shared: a slow moment is no finding.
 settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -23,5 +26,6 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "tests"))
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     root = Path(__file__).parent
     for item in items:
-        if item.path.relative_to(root).parts[0] in LIVE:
+        parts = item.path.relative_to(root).parts
+        if parts[0] in LIVE or parts[:2] in LIVE_PARTS or item.path.name.startswith("test_links"):
             item.add_marker(pytest.mark.live)

@@ -12,7 +12,7 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "mirrormq"
 LADDER = ("wire", "log", "broker", "mirror", "cluster", "node", "admin", "cli", "lake")
 
-PURE = ("wire", "broker", "mirror/machine")
+PURE = ("wire", "broker", "mirror/machine", "cluster/link")
 """No sockets, no files, no clock, no chance: bytes, time and randomness are arguments."""
 
 IMPURE_MODULES = {

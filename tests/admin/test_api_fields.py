@@ -203,3 +203,30 @@ def test_ports_are_checked(node: Node):
     assert (reply.status, reply.body["missing"]) == (503, 1)
     assert reply.body["ports"] == sorted([node.port, node.http_port])
     assert node.api("GET", "/api/healthchecks/node") == {"status": "ok"}
+
+
+def test_an_exchange_counts_what_came_in_and_what_went_to_queues(node: Node, vhost: str, connect: Connect) -> None:
+    connection = connect()
+    channel = connection.channel()
+    channel.exchange_declare("counted", "topic")
+    for name in ("one", "two"):
+        channel.queue_declare(name)
+        channel.queue_bind(name, "counted", "a.*")
+    row = node.api("GET", f"/api/exchanges/{vhost}/counted")
+    assert "message_stats" not in row
+    for key in ("a.b", "a.c", "a.b", "nowhere"):
+        channel.basic_publish("counted", key, b"x")
+    channel.basic_publish("", "one", b"x")
+
+    def stats(name: str) -> tuple[int, int]:
+        found = node.api("GET", f"/api/exchanges/{vhost}/{name}").get("message_stats", {})
+        return found.get("publish_in"), found.get("publish_out")
+
+    eventually(lambda: (stats("counted"), stats("amq.default")) == ((4, 6), (1, 1)))
+    channel.queue_bind("one", "counted", "nowhere")
+    connection.close()
+    row = node.api("GET", f"/api/exchanges/{vhost}/counted?msg_rates_age=60&msg_rates_incr=5")
+    assert row["message_stats"]["publish_out"] == 6
+    assert set(row["message_stats"]["publish_in_details"]) == {"rate", "samples", "avg", "avg_rate"}
+    listed = {row["name"]: row for row in node.api("GET", f"/api/exchanges/{vhost}")}
+    assert listed["counted"]["message_stats"]["publish_in"] == 4

@@ -283,11 +283,32 @@ def test_a_restart_keeps_what_was_set(run_directory: None, tmp_path: Path):
 
 
 def test_definitions_of_the_configuration_are_loaded_at_the_start(run_directory: None, tmp_path: Path):
-    (tmp_path / "defs.json").write_text(json.dumps(definitions("loaded", "somebody")))
+    """And a blank node makes no default user and virtual host beside them, as RabbitMQ."""
+    document = definitions("loaded", "somebody")
+    document["users"].append({"name": "boss", "password": "boss", "tags": "administrator"})
+    document["permissions"].append({"user": "boss", "vhost": "loaded", "configure": "", "write": "", "read": ""})
+    (tmp_path / "defs.json").write_text(json.dumps(document))
     (tmp_path / "node.conf").write_text(f"load_definitions = {tmp_path / 'defs.json'}\n")
     server = Node(tmp_path, "--config", str(tmp_path / "node.conf"), name="load@localhost")
+    server.user = server.password = "boss"
     server.start()
-    assert server.api("GET", "/api/queues/loaded/q")["arguments"] == {"x-max-priority": 3}
+    for _ in range(2):
+        assert server.api("GET", "/api/queues/loaded/q")["arguments"] == {"x-max-priority": 3}
+        assert {user["name"] for user in server.api("GET", "/api/users")} == {"boss", "somebody"}
+        assert [vhost["name"] for vhost in server.api("GET", "/api/vhosts")] == ["loaded"]
+        server.restart()
+    server.stop()
+
+
+def test_definitions_leave_the_users_alone_that_are_there(run_directory: None, tmp_path: Path):
+    (tmp_path / "node.conf").write_text("")
+    server = Node(tmp_path, "--config", str(tmp_path / "node.conf"), name="load@localhost")
+    server.start()
+    (tmp_path / "defs.json").write_text(json.dumps(definitions("loaded", "somebody")))
+    (tmp_path / "node.conf").write_text(f"load_definitions = {tmp_path / 'defs.json'}\n")
+    server.restart()
+    assert {user["name"] for user in server.api("GET", "/api/users")} == {"guest", "somebody"}
+    assert [vhost["name"] for vhost in server.api("GET", "/api/vhosts")] == ["/", "loaded"]
     server.stop()
 
 

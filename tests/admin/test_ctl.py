@@ -374,7 +374,7 @@ def test_the_state_of_the_node_is_told(node: Node):
         assert line in status.lines
     document = json.loads(node.ctl("status", "--formatter", "json").out)
     assert document["pid"] == node.process.pid if node.process is not None else 0
-    assert {row["protocol"] for row in document["listeners"]} == {"amqp", "http"}
+    assert {row["protocol"] for row in document["listeners"]} == {"amqp", "clustering", "http"}
     assert node.ctl("ping", "-q").out == "Ping succeeded\n"
     assert "node_name = " + NODE in node.ctl("environment").lines
     assert node.ctl("set_cluster_name", "ours").code == 0

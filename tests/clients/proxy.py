@@ -29,23 +29,28 @@ def local_version_2() -> bytes:
 
 
 @contextlib.contextmanager
-def forwarding(port: int, header: bytes, *, host: str = "127.0.0.1") -> Iterator[int]:
-    """The port of a balancer in front of `port` at `host`, for as long as the block lasts."""
+def forwarding(port: int, header: bytes, *, host: str = "127.0.0.1", coalesced: bool = False) -> Iterator[int]:
+    """The port of a balancer in front of `port` at `host`, for as long as the block lasts.
+
+    The header is sent in pieces, or `coalesced`, together with the first bytes of the client.
+    """
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        threading.Thread(target=_accept, args=(listener, (host, port), header), daemon=True).start()
+        threading.Thread(target=_accept, args=(listener, (host, port), header, coalesced), daemon=True).start()
         yield listener.getsockname()[1]
         # accept() in the other thread does not notice close(), but does notice shutdown()
         listener.shutdown(socket.SHUT_RDWR)
 
 
-def _accept(listener: socket.socket, target: tuple[str, int], header: bytes) -> None:
+def _accept(listener: socket.socket, target: tuple[str, int], header: bytes, coalesced: bool) -> None:
     with contextlib.suppress(OSError):
         while True:
             client, _ = listener.accept()
             server = socket.create_connection(target)
-            # In two pieces: the server must wait for the rest of a header.
-            server.sendall(header[:9])
-            server.sendall(header[9:])
+            if coalesced:
+                server.sendall(header + client.recv(65536))
+            else:  # in two pieces: the server must wait for the rest of a header
+                server.sendall(header[:9])
+                server.sendall(header[9:])
             ends = [threading.Thread(target=_copy, args=pair) for pair in ((client, server), (server, client))]
             for end in ends:
                 end.start()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import socket
+import ssl
+from pathlib import Path
 
 import pika
 import pika.exceptions
 import pytest
+import trustme
 
-from compat.support import ServerProcess, own_server_only
+from compat.support import ServerProcess, free_port, own_server_only
 
 from . import proxy
 from .conftest import Serve
@@ -116,6 +119,81 @@ def own_address() -> str | None:
             return None
         address = str(probe.getsockname()[0])
     return None if address.startswith("127.") else address
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+def tls_behind_balancer(serve: Serve, authority: trustme.CA, folder: Path, more: str = "") -> tuple[ServerProcess, int]:
+    port = free_port()
+    authority.issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(str(folder / "server.pem"))
+    authority.cert_pem.write_to_path(str(folder / "ca.pem"))
+    options = f"ssl_options.certfile = {folder / 'server.pem'}\nssl_options.cacertfile = {folder / 'ca.pem'}\n{more}"
+    server = serve(f"listeners.ssl.1 = 127.0.0.1:{port}\nproxy_protocol = true\n{options}")
+    server.add_user("remote", "secret")
+    server.grant("/", "remote")
+    return server, port
+
+
+def with_tls(plain: pika.ConnectionParameters, authority: trustme.CA, *, name: str = "") -> pika.ConnectionParameters:
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    if name:
+        authority.issue_cert("client.example", common_name=name).configure_cert(context)
+        plain.credentials = pika.credentials.ExternalCredentials()
+    plain.ssl_options = pika.SSLOptions(context, "localhost")
+    return plain
+
+
+@pytest.mark.parametrize(
+    "header",
+    [proxy.version_1(*PLAIN), proxy.version_2(*PLAIN), proxy.version_2(*PLAIN, extra=UNIQUE_ID)],
+    ids=["v1", "v2", "v2-with-more-fields"],
+)
+@pytest.mark.parametrize("coalesced", [False, True], ids=["header-alone", "header-with-the-handshake"])
+def test_a_header_comes_before_tls(
+    serve: Serve, authority: trustme.CA, tmp_path: Path, header: bytes, *, coalesced: bool
+) -> None:
+    server, tls_port = tls_behind_balancer(serve, authority, tmp_path)
+    with (
+        proxy.forwarding(tls_port, header, coalesced=coalesced) as port,
+        pika.BlockingConnection(with_tls(parameters(port), authority)) as connection,
+    ):
+        channel = connection.channel()
+        name = channel.queue_declare("", exclusive=True).method.queue
+        for size in (7, 1 << 20):
+            channel.basic_publish("", name, b"x" * size)
+            assert channel.basic_get(name, auto_ack=True)[2] == b"x" * size
+        row = row_of(server, "proxied")
+        assert (row["peer_host"], row["peer_port"], row["host"], row["port"], row["ssl"]) == (*PLAIN, True)
+
+
+def test_a_clients_certificate_is_read_behind_the_header(serve: Serve, authority: trustme.CA, tmp_path: Path) -> None:
+    external = "ssl_options.verify = verify_peer\nauth_mechanisms.1 = EXTERNAL\nssl_cert_login_from = common_name\n"
+    server, tls_port = tls_behind_balancer(serve, authority, tmp_path, external)
+    with (
+        proxy.forwarding(tls_port, proxy.version_2(*SIX)) as port,
+        pika.BlockingConnection(with_tls(parameters(port), authority, name="remote")),
+    ):
+        row = row_of(server, "proxied")
+        assert (row["user"], row["peer_host"]) == ("remote", SIX[0])
+
+
+@pytest.mark.parametrize("first", [b"", proxy.version_1(*PLAIN) + b"AMQP\x00\x00\x09\x01" * 4], ids=["no-header", "no-tls"])
+def test_a_tls_listener_ends_what_has_no_header_or_no_tls(
+    serve: Serve, authority: trustme.CA, tmp_path: Path, first: bytes
+) -> None:
+    _, tls_port = tls_behind_balancer(serve, authority, tmp_path)
+    with socket.create_connection(("127.0.0.1", tls_port), timeout=30) as client:
+        client.sendall(first or b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(32))
+        assert b"AMQP" not in receive_all(client)
+    with (
+        proxy.forwarding(tls_port, proxy.version_1(*PLAIN)) as port,
+        pika.BlockingConnection(with_tls(parameters(port), authority)) as connection,
+    ):
+        assert connection.channel().is_open
 
 
 @pytest.mark.parametrize(

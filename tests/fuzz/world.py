@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 
-from mirrormq.broker import registry
+from memorystore import MemoryStore
+from mirrormq.broker import registry, rules
 from mirrormq.broker.auth import Permission, TopicPermission, User
 from mirrormq.broker.broker import Broker
 from mirrormq.broker.connection import Connection
@@ -17,10 +18,11 @@ from mirrormq.broker.peer import Peer, Transport
 from mirrormq.broker.policy import Policy
 from mirrormq.broker.ports import LogPort
 from mirrormq.log.entries import Entry, messages_in
+from mirrormq.log.errors import QueueDamaged
 
 START = 1_700_000_000_000
 QUIET_TURNS = 200
-UNDER_WAY = ("active", "dirty", "awaiting", "confirming", "resumed", "drained", "letters")
+UNDER_WAY = ("active", "dirty", "awaiting", "parting", "confirming", "resumed", "drained", "letters")
 """What a broker at rest has none of."""
 
 PASSWORDS = {name: hash_password(name, b"salt") for name in ("guest", "clerk")}
@@ -40,10 +42,12 @@ class MemoryLog(LogPort):
         self.next_index: dict[int, int] = {}
         self.decoded: tuple[bytes, list[Entry]] = (b"", [])  # the chunk that was read last
         self.dropped: set[int] = set()
+        self.damaged: set[int] = set()
 
     def append(self, log_id: int, first_index: int, count: int, chunk: bytes, *, sync: bool) -> None:
         if log_id in self.dropped:
             raise Violation(f"log {log_id} was dropped and is written all the same")
+        self._check_sound(log_id)
         expected = self.next_index.get(log_id, 1)
         if first_index != expected:
             raise Violation(f"log {log_id} goes on at index {first_index} instead of {expected}")
@@ -53,6 +57,7 @@ class MemoryLog(LogPort):
         self.position += len(chunk)
 
     def read(self, log_id: int, index: int, max_bytes: int) -> list[Entry]:
+        self._check_sound(log_id)
         found: list[Entry] = []
         size = 0
         first = max(0, bisect_right(self.starts.get(log_id, []), index) - 1)
@@ -64,6 +69,10 @@ class MemoryLog(LogPort):
                 if size >= max_bytes:
                     return found
         return found
+
+    def _check_sound(self, log_id: int) -> None:
+        if log_id in self.damaged:
+            raise QueueDamaged(f"log {log_id} is damaged")
 
     def _messages(self, chunk: bytes) -> list[Entry]:
         if self.decoded[0] is not chunk:
@@ -96,6 +105,10 @@ class Notes(Host):
     def token(self) -> str:
         self.tokens += 1
         return f"token{self.tokens:017d}"
+
+    def fresh_id(self) -> int:
+        self.tokens += 1
+        return self.tokens << 1
 
     def report(self, level: str, text: str) -> None:
         self.reports += 1
@@ -142,13 +155,14 @@ class World:
         self.host = Notes()
         self.log = MemoryLog()
         self.broker = Broker(self.host, self.log, "rabbit@fuzz", START)
+        self.store = MemoryStore(self.broker)
         for vhost in ("/", "other"):
-            registry.put_vhost(self.broker, vhost)
-            registry.set_permission(self.broker, "guest", vhost, Permission(".*", ".*", ".*"))
+            rules.put_vhost(self.broker, vhost)
+            rules.set_permission(self.broker, "guest", vhost, Permission(".*", ".*", ".*"))
         for name, secret in PASSWORDS.items():
-            registry.put_user(self.broker, User(name, secret))
-        registry.set_permission(self.broker, "clerk", "/", Permission("^q", "^(q|e|amq\\.)", "^(q|e)"))
-        registry.set_topic_permission(self.broker, "clerk", "/", "e2", TopicPermission("^a", "^a"))
+            rules.put_user(self.broker, User(name, secret))
+        rules.set_permission(self.broker, "clerk", "/", Permission("^q", "^(q|e|amq\\.)", "^(q|e)"))
+        rules.set_topic_permission(self.broker, "clerk", "/", "e2", TopicPermission("^a", "^a"))
         self.stable()
 
     def connect(self, host: str = "127.0.0.1") -> tuple[Connection, Pipe]:
@@ -161,8 +175,7 @@ class World:
 
     def stable(self) -> None:
         """The log and the records are on disk."""
-        self.broker.journal.take()
-        self.broker.journal_stable(self.broker.journal.written)
+        self.store.commit()
         self.broker.reach(self.log.position)
 
     def wait(self, milliseconds: int) -> None:
@@ -181,7 +194,7 @@ class World:
         raise Violation("the broker does not come to rest")
 
     def put_policy(self, name: str, pattern: str, definition: dict[str, object]) -> None:
-        registry.put_policy(self.broker, Policy("/", name, pattern, "all", definition, 0), operator=False)
+        rules.put_policy(self.broker, Policy("/", name, pattern, "all", definition, 0), operator=False)
 
     def clean(self) -> None:
         """Remove everything that clients or operators made."""
@@ -190,12 +203,14 @@ class World:
         for connection in list(broker.connections):
             connection.end("the round is over")
         for _, name in list(broker.policies):
-            registry.delete_policy(broker, "/", name, operator=False)
+            rules.delete_policy(broker, "/", name, operator=False)
         for vhost in broker.vhosts.values():
             for queue in list(vhost.queues.values()):
-                broker.delete_queue(queue)
+                broker.delete_queue(queue, is_stubborn=True)
+            self.store.commit()
             for exchange in list(vhost.exchanges.values()):
                 if exchange.name and not exchange.name.startswith("amq.") and exchange.name in vhost.exchanges:
-                    broker.delete_exchange(vhost, exchange)
+                    registry.delete_exchange(broker, vhost, exchange)
+                    self.store.commit()
         self.settle()
         self.log.dropped.clear()  # no number is given twice

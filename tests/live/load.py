@@ -24,6 +24,7 @@ from mirrormq.wire.methods import (
     decode_method,
 )
 from mirrormq.wire.properties import Properties, encode_properties
+from mirrormq.wire.table import Table
 
 PERSISTENT = encode_properties(Properties(delivery_mode=2))
 
@@ -42,7 +43,8 @@ class Client:
         self.waiting: list[Frame] = []
         self.send(PROTOCOL_HEADER)
         self.expect("connection.start")
-        self.send(method_frame(0, ConnectionStartOk({}, "PLAIN", b"\0guest\0guest", "en_US")))
+        abilities: Table = {"capabilities": {"consumer_cancel_notify": True}}
+        self.send(method_frame(0, ConnectionStartOk(abilities, "PLAIN", b"\0guest\0guest", "en_US")))
         self.expect("connection.tune")
         self.send(method_frame(0, ConnectionTuneOk(2047, 131072, 0)) + method_frame(0, ConnectionOpen(vhost)))
         self.expect("connection.open-ok")

@@ -67,6 +67,7 @@ def check_passed(load: Round, found: list[tuple[int, bool]]) -> None:
             assert redelivered, f"{number} was delivered before the crash and looks new"
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_no_confirmed_message_is_lost_when_the_server_is_killed_under_load(server: ServerProcess) -> None:
     seed = int(os.environ.get("MIRRORMQ_SEED", "1"))

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from mirrormq.node.alarms import Alarms, AlarmWatch, Limits, disk_interval, limits_of
+from mirrormq.node.alarms import Alarms, Limits, disk_interval, limits_of
 from mirrormq.node.config import load_config
+from mirrormq.node.pressure import Pressure
 from mirrormq.node.resources import free_disk, release_memory, resident_memory, total_memory
 
 
@@ -121,35 +122,51 @@ def test_without_cgroups_memory_is_that_of_the_machine(tmp_path: Path) -> None:
 class Told:
     def __init__(self) -> None:
         self.calls: list[tuple[dict[str, str], bool]] = []
+        self.sentences: list[str] = []
+        self.cleared = asyncio.Event()
 
     def __call__(self, alarms: dict[str, str], *, is_busy: bool) -> None:
         self.calls.append((alarms, is_busy))
+        if not alarms:
+            self.cleared.set()
+
+    def report(self, level: str, sentence: str) -> None:
+        self.sentences.append(f"{level}: {sentence}")
 
 
-def watch(tmp_path: Path, **settings: str) -> tuple[AlarmWatch, Told]:
+def pressure(tmp_path: Path, **settings: str) -> tuple[Pressure, Told]:
     told = Told()
     options = {"data_dir": tmp_path} | {key.replace("__", "."): value for key, value in settings.items()}
-    return AlarmWatch(load_config(None, {}, options), told), told
+    return Pressure(load_config(None, {}, options), told, told.report), told
 
 
 async def test_a_node_above_its_memory_limit_is_told_at_the_start(tmp_path: Path) -> None:
-    watched, told = watch(tmp_path, vm_memory_high_watermark__absolute="1MB")
+    watched, told = pressure(tmp_path, vm_memory_high_watermark__absolute="1MB")
     watched.start(asyncio.get_running_loop())
     watched.stop()
     assert told.calls == [({"memory": "low on memory"}, False)]
+    assert told.sentences[0].startswith("warning: memory alarm raised, publishers are blocked: ")
 
 
-async def test_a_disk_that_fills_and_empties_is_noticed(tmp_path: Path) -> None:
-    watched, told = watch(tmp_path, disk_free_limit__absolute="1000PB", vm_memory_high_watermark__relative="1.0")
+async def test_a_node_looks_again_as_often_as_it_is_told_to(tmp_path: Path) -> None:
+    watched, told = pressure(tmp_path, disk_free_limit__absolute="1000PB", memory_monitor_interval="1")
     watched.start(asyncio.get_running_loop())
     watched.alarms.limits = Limits(watched.alarms.limits.memory, 0)
-    watched.look_at_disk()
+    await asyncio.wait_for(told.cleared.wait(), 10)
     watched.stop()
+    assert [alarms for alarms, _ in told.calls] == [{"disk": "low on disk"}, {}]
+
+
+def test_a_disk_that_fills_and_empties_is_noticed(tmp_path: Path) -> None:
+    watched, told = pressure(tmp_path, disk_free_limit__absolute="1000PB", vm_memory_high_watermark__relative="1.0")
+    watched.sample()
+    watched.alarms.limits = Limits(watched.alarms.limits.memory, 0)
+    watched.sample()
     assert told.calls == [({"disk": "low on disk"}, False), ({}, False)]
 
 
 def test_a_log_that_cannot_be_written_is_a_disk_alarm_until_it_can(tmp_path: Path) -> None:
-    watched, told = watch(tmp_path)
+    watched, told = pressure(tmp_path)
     watched.set_fault("no space left on device")
     watched.set_fault("no space left on device")
     watched.set_fault(None)
@@ -157,15 +174,16 @@ def test_a_log_that_cannot_be_written_is_a_disk_alarm_until_it_can(tmp_path: Pat
 
 
 def test_a_busy_disk_is_told_without_an_alarm(tmp_path: Path) -> None:
-    watched, told = watch(tmp_path)
-    watched.set_busy(True)
-    watched.set_busy(False)
+    watched, told = pressure(tmp_path)
+    watched.set_busy(is_busy=True)
+    watched.set_busy(is_busy=True)
+    watched.set_busy(is_busy=False)
     assert told.calls == [({}, True), ({}, False)]
 
 
-def test_the_watch_reads_what_the_system_says(tmp_path: Path) -> None:
-    watched, _ = watch(tmp_path)
-    watched.look_at_memory()
-    watched.look_at_disk()
+def test_a_sample_is_what_the_system_says(tmp_path: Path) -> None:
+    watched, told = pressure(tmp_path, vm_memory_high_watermark__relative="1.0", disk_free_limit__absolute="0")
+    watched.sample()
     assert (watched.alarms.memory_used or 0) > 1 << 20
     assert (watched.alarms.disk_free or 0) > 0
+    assert told.calls == []

@@ -328,6 +328,12 @@ def test_other_units_are_refused(text: str) -> None:
         information_unit(text)
 
 
+def test_a_frame_before_the_login_must_have_a_limit(write: Write) -> None:
+    assert load_config(write("frame_max = 0\nchannel_max = 0\n"), {}, {}).frame_max == 0
+    with pytest.raises(ConfigError, match="who has not logged in must have a limit"):
+        load_config(write("initial_frame_max = 0\n"), {}, {})
+
+
 @pytest.mark.parametrize(("text", "size"), [("131072", 131072), ("128KB", 131072), ("1MB", 1 << 20), ("1gb", 1 << 30)])
 def test_frame_sizes_count_in_powers_of_1024(text: str, size: int) -> None:
     assert bytesize(text) == size

@@ -8,7 +8,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mirrormq.node.proxy_protocol import MAX_V1, MAX_V2, Address, ProxyError, ProxyHeader, ProxyTls, crc32c, parse
+from mirrormq.node.proxy_protocol import (
+    MAX_V1,
+    MAX_V2,
+    Address,
+    ProxyError,
+    ProxyHeader,
+    ProxyTls,
+    crc32c,
+    parse,
+    wanted,
+)
 
 SIGNATURE = b"\r\n\r\n\x00\r\nQUIT\n"
 AMQP = b"AMQP\x00\x00\x09\x01"
@@ -207,3 +217,12 @@ def test_an_answer_never_changes_when_more_bytes_arrive(data: bytes, cut: int) -
 
     early = answer(data[:cut])
     assert early is None or early == answer(data)
+
+
+@pytest.mark.parametrize("header", GOOD)
+def test_a_reader_that_takes_what_is_wanted_leaves_alone_what_follows(header: bytes) -> None:
+    data, got = header + AMQP, b""
+    while (parsed := parse(got) if got else None) is None:
+        assert wanted(got) > 0
+        got += data[len(got) : len(got) + wanted(got)]
+    assert (got, parsed.size) == (header, len(header))

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from compat.conftest import broker
+from compat.conftest import broker, connect, vhost
 
-__all__ = ["broker"]
+__all__ = ["broker", "connect", "vhost"]

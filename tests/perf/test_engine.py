@@ -95,6 +95,19 @@ async def test_messages_that_never_come_are_given_up() -> None:
     assert outcome.notes == ["gave up waiting for 2 messages: none came for 0 s"]
 
 
+async def test_an_audit_ends_when_nothing_more_comes() -> None:
+    settings = Settings(LOCAL, ("q",), producers=0, verify=True, consumer_messages=10, shutdown_timeout=0.1)
+    outcome = await run(settings, Crew(Snapshot(0, received=3, producers_done=True)))
+    assert outcome.notes == ["gave up waiting for 7 messages: none came for 0 s"]
+    assert outcome.exit_code == 5
+
+
+async def test_a_verified_run_without_consumers_says_how_to_verify_it() -> None:
+    settings = Settings(LOCAL, ("q",), identity="mine", consumers=0, verify=True, producer_messages=10)
+    outcome = await run(settings, Crew(Snapshot(0, sent=10, producers_done=True)))
+    assert (outcome.verdict, outcome.notes) == (None, ["to verify what was published: -x 0 --verify -d mine"])
+
+
 async def test_an_interrupted_run_still_has_figures() -> None:
     outcome = await run(Settings(LOCAL, ("q",)), Crew(Snapshot(0, sent=10)), interrupt=True)
     assert outcome.total is not None

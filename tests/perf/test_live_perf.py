@@ -66,6 +66,34 @@ def test_a_backlog_is_filled_by_one_run_and_drained_by_another(broker: Broker) -
     assert (drained["received"], drained["redelivered"]) == (400, 0)
 
 
+def publish(broker: Broker, queue: str, *options: str) -> None:
+    options = ("-u", queue, "-y", "0", "-s", "64", "-c", "50", "-d", queue, "--verify", *options)
+    assert outcome(broker, *options)["verify"] is None
+
+
+def audit(broker: Broker, queue: str, *options: str) -> dict[str, Any]:
+    done = perf(broker.url(), "--json", "-u", queue, "-x", "0", "-d", queue, "--verify", "-st", "1", *options)
+    verdict: dict[str, Any] = json.loads(done.stdout)["verify"]
+    assert done.returncode == (0 if verdict["good"] else 5), done.stderr
+    return verdict
+
+
+def test_one_run_verifies_what_another_published(broker: Broker) -> None:
+    publish(broker, "perf-audit", "-x", "3", "-C", "400")
+    verdict = audit(broker, "perf-audit", "-D", "1200", "-q", "100", "-A", "10")
+    assert (verdict["good"], verdict["checked"], verdict["foreign"]) == (True, 1200, 0)
+
+
+def test_a_run_finds_what_of_another_was_lost_doubled_and_disordered(broker: Broker, connect: Any) -> None:
+    publish(broker, "perf-broken", "-C", "10")
+    channel = connect(vhost="/").channel()
+    bodies = [channel.basic_get("perf-broken", auto_ack=True)[2] for _ in range(10)]
+    for place in (0, 1, 2, 2, 5, 4, 6, 7):       # the fourth and the last two are lost, the third comes twice
+        channel.basic_publish("", "perf-broken", bodies[place])
+    verdict = audit(broker, "perf-broken", "-C", "10")
+    assert (verdict["lost"], verdict["duplicated"], verdict["disordered"]) == (3, 1, 1)
+
+
 def test_unroutable_mandatory_messages_come_back(broker: Broker) -> None:
     options = ("-e", "amq.direct", "-k", "nowhere", "-p", "-y", "0", "-f", "mandatory", "-c", "5", "-C", "50")
     assert outcome(broker, *options)["total"]["returned"] == 50

@@ -61,6 +61,12 @@ def test_a_run_without_a_queue_name_makes_one_and_deletes_it() -> None:
     assert (settings.temporary, settings.auto_delete) == (True, True)
 
 
+def test_a_run_that_only_publishes_and_one_that_only_consumes_know_each_other_by_name() -> None:
+    published = settings_from("-y", "0", "-d", "mine", "--verify", "-s", "24")
+    assert settings_from("-x", "0", "-d", "mine", "--verify").run == published.run
+    assert settings_from("-x", "0", "-d", "other", "--verify").run != published.run
+
+
 def test_a_named_queue_stays() -> None:
     settings = settings_from("-u", "a,b")
     assert (settings.queues, settings.temporary, settings.auto_delete) == (("a", "b"), False, False)
@@ -100,6 +106,7 @@ def test_connections_are_dealt_out_to_the_uris_in_turn() -> None:
     [
         (["-x", "0", "-y", "0"], "nothing to do"),
         (["--verify"], "--verify needs messages of 24 bytes"),
+        (["--verify", "-x", "0"], "needs the name (-d) of the run that published"),
         (["-z", "5", "--warmup", "5"], "--warmup must be shorter"),
         (["-a", "-A", "10"], "exclude each other"),
         (["-f", "persistant"], "persistent and mandatory, not 'persistant'"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mirrormq.cli.perf.address import parse_address
 from mirrormq.cli.perf.hot.verify import Seen
 from mirrormq.cli.perf.settings import Settings
@@ -57,6 +59,34 @@ def test_a_message_that_two_processes_saw_was_doubled() -> None:
     other = Evidence({}, {}, {("q", 0): bits(2, 3)}, disordered=1)
     verdict = judge(Settings(LOCAL, ("q",)), gathered([one, other]))
     assert (verdict.lost, verdict.duplicated, verdict.disordered) == (0, 1, 1)
+
+
+AUDIT = Settings(LOCAL, ("q",), producers=0, verify=True)
+
+
+def test_an_audit_of_another_run_finds_holes_and_doubles() -> None:
+    verdict = judge(AUDIT, Evidence(seen={("q", 0): bits(1, 2, 4), ("q", 1): bits(1, 2)}, duplicated=1))
+    assert (verdict.checked, verdict.lost, verdict.duplicated) == (6, 1, 1)
+    assert "number 3 of producer 0 in q" in str(verdict)
+
+
+def test_an_audit_knows_the_end_of_the_other_run_only_when_told() -> None:
+    evidence = Evidence(seen={("q", 0): bits(1, 2, 3)})
+    assert judge(AUDIT, evidence).good
+    assert judge(replace(AUDIT, producer_messages=5), evidence).lost == 2
+    assert judge(replace(AUDIT, consumer_messages=4), evidence).lost == 1
+
+
+def test_an_audit_expects_a_message_only_in_queues_that_its_producer_reached() -> None:
+    settings = replace(AUDIT, queues=("a", "b"), consumers=2)
+    assert judge(settings, Evidence(seen={("a", 0): bits(1, 2), ("b", 1): bits(1, 2, 3)})).good
+    assert judge(settings, Evidence(seen={("a", 0): bits(1, 2), ("b", 0): bits(1)})).lost == 1
+
+
+def test_an_audit_that_saw_none_of_the_other_run_is_not_good() -> None:
+    verdict = judge(AUDIT, Evidence(foreign=7))
+    assert not verdict.good
+    assert str(verdict) == "not verified: of the run with this name no message came, of others 7"
 
 
 def test_a_bitmap_grows_with_its_numbers() -> None:

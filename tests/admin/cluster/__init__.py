@@ -1,0 +1,1 @@
+"""Views of a cluster of several nodes."""
