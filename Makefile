@@ -14,12 +14,13 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 PYTEST := $(BIN)/python -m pytest
 SOURCES := $(shell find src -name '*.py' -o -path '*/static/*' -type f) pyproject.toml setup.py constraints.txt
-NODE_PORT ?= 5672
-HTTP_PORT ?= 15672
-DATA_DIR ?= .data/node1
+NODES ?= 3
+BASE_PORT ?= 5671
+SEEDS ?= 1000
+DATA_DIR ?= .data/cluster
 ARGS ?=
 
-.PHONY: help install up test lint type unit unit-pure live chaos bench docs clean FORCE
+.PHONY: help install up test lint type unit unit-pure live sim chaos bench docs clean FORCE
 
 help: ## List the tasks
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,16 +28,8 @@ help: ## List the tasks
 install: $(VENV)/installed ## Install into .venv, compiled where a C compiler works
 	@$(BIN)/python -c 'import mirrormq; print("MirrorMQ", mirrormq.build_info(), "is installed in $(VENV)")'
 
-up: install ## Install and start one node in the foreground; Ctrl-C stops it cleanly
-	@echo
-	@echo "Starting a node. Ctrl-C stops it cleanly; its data stays in $(DATA_DIR)."
-	@echo "  AMQP       amqp://guest:guest@localhost:$(NODE_PORT)/"
-	@echo "  HTTP API   http://localhost:$(HTTP_PORT)/api/overview   (user guest, password guest)"
-	@echo "In another terminal:"
-	@echo "  $(BIN)/mirrormqctl --url http://localhost:$(HTTP_PORT) status"
-	@echo "  $(BIN)/mirrormq perf --uri amqp://guest:guest@localhost:$(NODE_PORT)/"
-	@echo
-	@exec $(BIN)/mirrormq server --data-dir $(DATA_DIR) --port $(NODE_PORT) --http-port $(HTTP_PORT) $(ARGS)
+up: install ## Install and start a cluster of three nodes in the foreground (NODES, BASE_PORT, DATA_DIR); Ctrl-C stops it
+	@exec $(BIN)/mirrormq cluster up --nodes $(NODES) --dir $(DATA_DIR) --base-port $(BASE_PORT) $(ARGS)
 
 test: ## Install and pass every test: lint, types, unit tests compiled and uncompiled, real processes
 	@$(MAKE) lint
@@ -63,11 +56,20 @@ unit-pure: $(VENV)/installed $(VENV)/tools ## Run the unit tests on the sources,
 	@MIRRORMQ_VARIANT=uncompiled PYTHONPATH=src $(PYTEST) -q -m "not live and not chaos" $(ARGS)
 
 live: $(VENV)/installed $(VENV)/tools ## Run the tests that start real server processes
-	@echo "== tests with real processes"
-	@MIRRORMQ_VARIANT=installed $(PYTEST) -q -m "live and not chaos" $(ARGS)
+	@echo "== tests with real processes: those of clusters, and beside them the others, which are shown after them"
+	@export MIRRORMQ_VARIANT=installed; \
+	$(PYTEST) -q -p no:cacheprovider -m "live and not chaos" --ignore tests/cluster --ignore tests/node $(ARGS) \
+	  > $(VENV)/live.log 2>&1 & others=$$!; \
+	trap 'kill $$others 2>/dev/null || true' INT TERM; \
+	failed=0; $(PYTEST) -q -m "live and not chaos" tests/cluster tests/node $(ARGS) || failed=1; \
+	wait $$others || failed=1; cat $(VENV)/live.log; exit $$failed
+
+sim: $(VENV)/installed $(VENV)/tools ## Simulate clusters under faults, SEEDS=n of them
+	@PYTHONPATH=src:tests $(BIN)/python -m sim.run --seeds $(SEEDS) $(ARGS)
 
 chaos: $(VENV)/installed $(VENV)/tools ## Run the long fault tests
-	@MIRRORMQ_VARIANT=installed $(PYTEST) -m chaos --timeout 3600 $(ARGS)
+	@MIRRORMQ_RACES=10000 MIRRORMQ_LOAD_SECONDS=60 MIRRORMQ_OUTAGE_SECONDS=30 MIRRORMQ_MANY=10000 MIRRORMQ_CRASHES=25 \
+	  MIRRORMQ_VARIANT=installed $(PYTEST) -m "chaos or long" --timeout 3600 $(ARGS)
 
 bench: $(VENV)/installed $(VENV)/tools ## Measure a node, beside RabbitMQ where that is installed
 	@$(BIN)/python bench/run.py $(ARGS)

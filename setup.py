@@ -22,6 +22,8 @@ HOT = (
     "wire/**/*.py",
     "log/*.py",
     "broker/**/*.py",
+    "mirror/**/*.py",
+    "cluster/link/*.py",
     "cli/perf/hot/*.py",
 )
 """What is compiled, below src/mirrormq."""
