@@ -16,7 +16,6 @@ import mirrormq
 ROOT = Path(__file__).parent.parent
 TARGETS = ("install", "up", "test", "lint", "type", "chaos", "bench", "docs", "clean")
 LONGEST = 400
-LONGEST_TEST = 700  # a test file is a list of sentences: longer, and no harder to read
 
 LONGER_FILES: dict[str, str] = {
     "LICENSE": "the text of the licence",
@@ -103,12 +102,8 @@ def test_no_file_names_a_place_outside_the_repository() -> None:
 
 def test_no_file_is_too_long() -> None:
     lengths = {name_of(path): text_of(path).count("\n") for path in FILES if path.suffix != ".json"}
-    long = {name: length for name, length in lengths.items() if name not in LONGER_FILES and length > longest(name)}
+    long = {name: length for name, length in lengths.items() if name not in LONGER_FILES and length > LONGEST}
     assert long == {}
-
-
-def longest(name: str) -> int:
-    return LONGEST_TEST if name.startswith("tests/") else LONGEST
 
 
 def test_every_source_file_begins_with_what_it_is_for() -> None:

@@ -15,6 +15,8 @@ import pika
 import pika.exceptions
 import pytest
 
+from .policy_support import Policies
+from .queue_support import numbered, publish, wait_ready
 from .rawclient import RawClient
 from .support import EXTERNAL_URL, Broker, ServerProcess, external_broker, unique
 
@@ -71,6 +73,14 @@ def _close(connection: Any) -> None:
     impl.ioloop.call_later(CLOSE_DEADLINE, lambda: impl._terminate_stream(gone))
     with suppress(pika.exceptions.AMQPError, OSError):
         connection.close()
+
+
+@pytest.fixture
+def policies(broker: Broker, vhost: str) -> Iterator[Policies]:
+    """Sets policies in the module's vhost, and clears them after the test."""
+    made = Policies(broker, vhost)
+    yield made
+    made.end()
 
 
 @pytest.fixture
@@ -143,6 +153,15 @@ def queue(channel: Any, cleanup: Any) -> Callable[..., str]:
         return declared
 
     return declare
+
+
+@pytest.fixture
+def filled(channel: Any, queue: Callable[..., str]) -> str:
+    """A queue with the messages 1 to 6."""
+    name = queue()
+    publish(channel, name, *numbered(6))
+    wait_ready(channel, name, 6)
+    return name
 
 
 @pytest.fixture

@@ -136,6 +136,19 @@ def contents(channel: Any, queue: str) -> list[bytes]:
     return bodies(drain(channel, queue))
 
 
+def reject(channel: Any, queue: str) -> None:
+    """Take the next message of the queue and reject it for good."""
+    channel.basic_reject(fetch(channel, queue, auto_ack=False).tag, requeue=False)
+
+
+def marks(deliveries: list[Delivery]) -> list[tuple[bytes, bool]]:
+    return [(delivery.body, delivery.redelivered) for delivery in deliveries]
+
+
+def unknown_tag(tag: int) -> str:
+    return f"PRECONDITION_FAILED - unknown delivery tag {tag}"
+
+
 def hold(channel: Any, queue: str, count: int) -> list[Delivery]:
     """basic.get this many messages and leave them unacknowledged."""
     return [fetch(channel, queue, auto_ack=False) for _ in range(count)]

@@ -13,7 +13,6 @@ from pika import spec
 from .rawclient import RawClient, content_frames, method_frame
 from .support import Broker, unique
 
-RawConnect = Callable[..., RawClient]
 Declare = Callable[..., str]
 Basic, Queue, Confirm = spec.Basic, spec.Queue, spec.Confirm
 

@@ -21,10 +21,6 @@ Connect = Callable[..., Any]
 Declare = Callable[..., str]
 Queue, Exchange, Basic = spec.Queue, spec.Exchange, spec.Basic
 
-LOGIN_REFUSED = (
-    "ACCESS_REFUSED - Login was refused using authentication mechanism PLAIN. For details see the broker logfile."
-)
-
 
 class Refusal(NamedTuple):
     """What a user is told who lacks a permission."""

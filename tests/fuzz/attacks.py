@@ -25,7 +25,7 @@ from mirrormq.wire.methods import (
 )
 from mirrormq.wire.properties import Properties, encode_properties
 
-from .grammar import LOGINS, open_vhost, tune_ok
+from .handshake import LOGINS, open_vhost, tune_ok
 from .judge import Judge
 from .process import Server, read_to_the_end
 from .scenario import Step, session

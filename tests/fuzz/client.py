@@ -7,7 +7,7 @@ from mirrormq.wire.frames import content_frames, frame
 from mirrormq.wire.methods import BasicPublish, ChannelOpen, Method
 from mirrormq.wire.properties import Properties, encode_properties
 
-from .grammar import LOGINS, open_vhost, tune_ok
+from .handshake import LOGINS, open_vhost, tune_ok
 from .judge import Judge
 from .runner import Runner, Session
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from mirrormq.wire.frames import frame
 from mirrormq.wire.methods import (
     AccessRequest,
     BasicAck,
@@ -35,7 +34,6 @@ from mirrormq.wire.methods import (
     ConnectionCloseOk,
     ConnectionOpen,
     ConnectionSecureOk,
-    ConnectionStartOk,
     ConnectionTuneOk,
     ConnectionUpdateSecret,
     ExchangeBind,
@@ -53,54 +51,24 @@ from mirrormq.wire.methods import (
     TxSelect,
 )
 from mirrormq.wire.properties import Properties, encode_properties
-from mirrormq.wire.table import Table, encode_table
+from mirrormq.wire.table import Table
 
+from .phrase import NEW_CHANNEL, Phrase, any_exchange, any_queue, any_table, flag, said
+from .publishing import content, publish, publish_many, publish_to
 from .vocabulary import (
-    CLIENT_PROPERTIES,
     EXCHANGES,
-    EXPIRATIONS,
-    HEADERS,
-    KEYS,
-    LONG,
-    ODD_EXCHANGES,
-    ODD_QUEUES,
     PATTERNS,
     QUEUE_ARGUMENTS,
     QUEUES,
     REPLY_TO,
     SENSIBLE_ARGUMENTS,
-    SIZES,
     TAGS,
     TEXTS,
     TYPES,
     VALUES,
 )
 
-Part = tuple[int, bytes]
-Phrase = list[Part]
-
-NEW_CHANNEL: Part = (0, b"")
 VARIANTS = 96
-
-
-def said(*methods: Method) -> Phrase:
-    return [(1, method.encode()) for method in methods]
-
-
-def _queue(rng: Random) -> str:
-    return rng.choice(QUEUES) if rng.random() < 0.93 else rng.choice(ODD_QUEUES)
-
-
-def _exchange(rng: Random) -> str:
-    return rng.choice(EXCHANGES) if rng.random() < 0.9 else rng.choice(ODD_EXCHANGES)
-
-
-def _flag(rng: Random, chance: float = 0.2) -> bool:
-    return rng.random() < chance
-
-
-def _table(rng: Random) -> Table:
-    return {rng.choice(("a", "b", "x-match", "", LONG, "\udcff")): rng.choice(VALUES) for _ in range(rng.randrange(3))}
 
 
 # Declaring
@@ -114,114 +82,51 @@ def _queue_arguments(rng: Random) -> Table:
 
 
 def declare_queue(rng: Random) -> Phrase:
-    flags = {name: _flag(rng) for name in ("passive", "exclusive", "auto_delete", "no_wait")}
-    return said(QueueDeclare(_queue(rng), durable=_flag(rng, 0.6), arguments=_queue_arguments(rng), **flags))
+    flags = {name: flag(rng) for name in ("passive", "exclusive", "auto_delete", "no_wait")}
+    return said(QueueDeclare(any_queue(rng), durable=flag(rng, 0.6), arguments=_queue_arguments(rng), **flags))
 
 
 def declare_exchange(rng: Random) -> Phrase:
-    name = _exchange(rng)
-    kind = TYPES.get(name, "direct") if _flag(rng, 0.9) else rng.choice(("bogus", "", "x-delayed-message", "topic"))
+    name = any_exchange(rng)
+    kind = TYPES.get(name, "direct") if flag(rng, 0.9) else rng.choice(("bogus", "", "x-delayed-message", "topic"))
     arguments: Table = {"x-delayed-type": rng.choice(("direct", "topic", "headers", "fanout"))} if "delayed" in kind else {}
-    if _flag(rng):
+    if flag(rng):
         arguments["alternate-exchange"] = rng.choice(TEXTS)
     if kind == "x-consistent-hash":
         arguments.update(rng.choice(({}, {"hash-header": "hash"}, {"hash-property": "message_id"}, {"hash-property": "no"})))
-    flags = {name: _flag(rng, 0.1) for name in ("passive", "auto_delete", "internal", "no_wait")}
-    return said(ExchangeDeclare(name, kind, durable=_flag(rng, 0.5), arguments=arguments, **flags))
+    flags = {name: flag(rng, 0.1) for name in ("passive", "auto_delete", "internal", "no_wait")}
+    return said(ExchangeDeclare(name, kind, durable=flag(rng, 0.5), arguments=arguments, **flags))
 
 
 def _binding_arguments(rng: Random) -> Table:
     if rng.random() < 0.6:
         return {}
-    return {"x-match": rng.choice(("all", "any", "all-with-x", "any-with-x", "no", 1)), **_table(rng)}
+    return {"x-match": rng.choice(("all", "any", "all-with-x", "any-with-x", "no", 1)), **any_table(rng)}
 
 
 def bind(rng: Random) -> Phrase:
     key = rng.choice(PATTERNS)
-    if _flag(rng, 0.7):
-        return said(QueueBind(_queue(rng), _exchange(rng), key, no_wait=_flag(rng), arguments=_binding_arguments(rng)))
-    return said(ExchangeBind(_exchange(rng), _exchange(rng), key, no_wait=_flag(rng), arguments=_binding_arguments(rng)))
+    if flag(rng, 0.7):
+        return said(QueueBind(any_queue(rng), any_exchange(rng), key, no_wait=flag(rng), arguments=_binding_arguments(rng)))
+    return said(ExchangeBind(any_exchange(rng), any_exchange(rng), key, no_wait=flag(rng), arguments=_binding_arguments(rng)))
 
 
 def unbind(rng: Random) -> Phrase:
     key = rng.choice(PATTERNS)
-    if _flag(rng, 0.7):
-        return said(QueueUnbind(_queue(rng), _exchange(rng), key, arguments=_binding_arguments(rng)))
-    return said(ExchangeUnbind(_exchange(rng), _exchange(rng), key, arguments=_binding_arguments(rng)))
+    if flag(rng, 0.7):
+        return said(QueueUnbind(any_queue(rng), any_exchange(rng), key, arguments=_binding_arguments(rng)))
+    return said(ExchangeUnbind(any_exchange(rng), any_exchange(rng), key, arguments=_binding_arguments(rng)))
 
 
 def remove(rng: Random) -> Phrase:
-    flags = {name: _flag(rng) for name in ("if_unused", "no_wait")}
-    if _flag(rng, 0.7):
-        return said(QueueDelete(_queue(rng), if_empty=_flag(rng), **flags))
-    return said(ExchangeDelete(_exchange(rng), **flags))
+    flags = {name: flag(rng) for name in ("if_unused", "no_wait")}
+    if flag(rng, 0.7):
+        return said(QueueDelete(any_queue(rng), if_empty=flag(rng), **flags))
+    return said(ExchangeDelete(any_exchange(rng), **flags))
 
 
 def purge(rng: Random) -> Phrase:
-    return said(QueuePurge(_queue(rng), no_wait=_flag(rng)))
-
-
-# Publishing
-
-
-def _properties(rng: Random) -> bytes:
-    if _flag(rng, 0.5):
-        return encode_properties(Properties(delivery_mode=rng.choice((1, 2, 2)), priority=rng.choice((None, 1, 4))))
-    return _odd_properties(rng)
-
-
-def _odd_properties(rng: Random) -> bytes:
-    found = Properties(delivery_mode=rng.choice((None, 1, 2, 2, 2, 2, 2, 2, 2, 0, 3, 255)))
-    if _flag(rng, 0.6):
-        found.headers = rng.choice(HEADERS)
-    if _flag(rng):
-        found.expiration = rng.choice(EXPIRATIONS)
-    if _flag(rng):
-        found.priority = rng.choice((0, 1, 3, 4, 255))
-    if _flag(rng, 0.1):
-        found.reply_to = rng.choice((REPLY_TO, f"{REPLY_TO}.token", "q0", ""))
-    if _flag(rng, 0.1):
-        found.user_id = rng.choice(("guest", "clerk", "", "\udcff"))
-    if _flag(rng, 0.1):
-        found.message_id, found.correlation_id, found.timestamp = "\udc80", LONG, 2**64 - 1
-    return encode_properties(found)
-
-
-def content(rng: Random, properties: bytes, size: int) -> Phrase:
-    """Header and body, the body cut into one or many frames, empty ones too."""
-    parts: Phrase = [(2, b"\x00\x3c\x00\x00" + size.to_bytes(8, "big") + properties)]
-    left = size
-    most = rng.choice((4000, 4088, 4088, 4096))
-    while left:
-        step = min(left, most) if _flag(rng, 0.8) else rng.randint(0, min(left, most))
-        parts.append((3, bytes([65 + left % 26]) * step))
-        left -= step
-    return parts
-
-
-def publish(rng: Random) -> Phrase:
-    if _flag(rng, 0.6):
-        exchange, key = "", rng.choice(KEYS)
-    else:
-        exchange, key = _exchange(rng), rng.choice((*KEYS, REPLY_TO, f"{REPLY_TO}-token00000000000000001", LONG))
-    method = BasicPublish(exchange, key, mandatory=_flag(rng), immediate=_flag(rng, 0.03))
-    return [*said(method), *content(rng, _properties(rng), rng.choice(SIZES))]
-
-
-def publish_many(rng: Random) -> Phrase:
-    return [part for _ in range(rng.randint(2, 6)) for part in publish(rng)]
-
-
-def publish_to(rng: Random, queue: str, count: int) -> Phrase:
-    """Messages that arrive."""
-    parts: Phrase = []
-    for _ in range(count):
-        properties = encode_properties(Properties(delivery_mode=rng.choice((1, 2)), priority=rng.choice((None, None, 0, 3))))
-        parts += [
-            *said(BasicPublish("", queue, mandatory=_flag(rng))),
-            *content(rng, properties, rng.choice(SIZES[:9])),
-        ]
-    return parts
+    return said(QueuePurge(any_queue(rng), no_wait=flag(rng)))
 
 
 # Consuming
@@ -229,28 +134,28 @@ def publish_to(rng: Random, queue: str, count: int) -> Phrase:
 
 def consume(rng: Random) -> Phrase:
     arguments: Table = {}
-    if _flag(rng):
+    if flag(rng):
         arguments = {rng.choice(("x-priority", "x-cancel-on-ha-failover", "x-stream-offset", "a")): rng.choice(VALUES)}
-    flags = {name: _flag(rng) for name in ("no_local", "exclusive", "no_wait")}
-    return said(BasicConsume(_queue(rng), rng.choice(TAGS), no_ack=_flag(rng, 0.4), arguments=arguments, **flags))
+    flags = {name: flag(rng) for name in ("no_local", "exclusive", "no_wait")}
+    return said(BasicConsume(any_queue(rng), rng.choice(TAGS), no_ack=flag(rng, 0.4), arguments=arguments, **flags))
 
 
 def reply_consumer(rng: Random) -> Phrase:
-    return said(BasicConsume(REPLY_TO, rng.choice(TAGS), no_ack=_flag(rng, 0.9), no_wait=_flag(rng)))
+    return said(BasicConsume(REPLY_TO, rng.choice(TAGS), no_ack=flag(rng, 0.9), no_wait=flag(rng)))
 
 
 def cancel(rng: Random) -> Phrase:
-    return said(BasicCancel(rng.choice(TAGS), no_wait=_flag(rng)))
+    return said(BasicCancel(rng.choice(TAGS), no_wait=flag(rng)))
 
 
 def get(rng: Random) -> Phrase:
-    return said(*[BasicGet(_queue(rng), no_ack=_flag(rng, 0.4)) for _ in range(rng.randint(1, 3))])
+    return said(*[BasicGet(any_queue(rng), no_ack=flag(rng, 0.4)) for _ in range(rng.randint(1, 3))])
 
 
 def settle(rng: Random) -> Phrase:
     tag = rng.choice((1, 1, 1, 2, 2, 3, 4, 5, 0, 2**64 - 1))
-    multiple, requeue = _flag(rng, 0.5), _flag(rng, 0.6)
-    if _flag(rng, 0.6):  # what there is, if anything; a certain tag is mostly unknown
+    multiple, requeue = flag(rng, 0.5), flag(rng, 0.6)
+    if flag(rng, 0.6):  # what there is, if anything; a certain tag is mostly unknown
         return said(rng.choice((BasicNack(0, multiple=True, requeue=requeue), BasicAck(0, multiple=True))))
     choices: tuple[Method, ...] = (
         BasicAck(tag, multiple=multiple), BasicNack(tag, multiple=multiple, requeue=requeue),
@@ -260,19 +165,19 @@ def settle(rng: Random) -> Phrase:
 
 
 def recover(rng: Random) -> Phrase:
-    requeue = _flag(rng, 0.9)
-    return said(BasicRecover(requeue=requeue) if _flag(rng, 0.6) else BasicRecoverAsync(requeue=requeue))
+    requeue = flag(rng, 0.9)
+    return said(BasicRecover(requeue=requeue) if flag(rng, 0.6) else BasicRecoverAsync(requeue=requeue))
 
 
 def qos(rng: Random) -> Phrase:
-    return said(BasicQos(rng.choice((0, 0, 0, 0, 0, 9)), rng.choice((0, 1, 2, 65535)), global_=_flag(rng, 0.5)))
+    return said(BasicQos(rng.choice((0, 0, 0, 0, 0, 9)), rng.choice((0, 1, 2, 65535)), global_=flag(rng, 0.5)))
 
 
 # Modes, channels, connections
 
 
 def confirm(rng: Random) -> Phrase:
-    return said(ConfirmSelect(no_wait=_flag(rng)))
+    return said(ConfirmSelect(no_wait=flag(rng)))
 
 
 def transaction(rng: Random) -> Phrase:
@@ -285,7 +190,7 @@ def begin_transaction(rng: Random) -> Phrase:
 
 def channel_words(rng: Random) -> Phrase:
     words: tuple[Method, ...] = (
-        ChannelOpen(), ChannelClose(200, "bye", 0, 0), ChannelCloseOk(), ChannelFlow(active=_flag(rng, 0.9)),
+        ChannelOpen(), ChannelClose(200, "bye", 0, 0), ChannelCloseOk(), ChannelFlow(active=flag(rng, 0.9)),
         AccessRequest(), BasicCancelOk("t0"),
     )  # fmt: skip
     return said(rng.choice(words))
@@ -316,9 +221,9 @@ def serve(rng: Random) -> Phrase:
     """A consumer, messages for it, and what becomes of them."""
     queue = rng.choice(QUEUES)
     tag, limit = rng.choice(TAGS[:3]), rng.choice((0, 1, 2))
-    parts = said(BasicQos(0, limit, global_=_flag(rng)), BasicConsume(queue, tag, no_ack=_flag(rng)))
+    parts = said(BasicQos(0, limit, global_=flag(rng)), BasicConsume(queue, tag, no_ack=flag(rng)))
     parts += publish_to(rng, queue, rng.randint(1, 4)) + settle(rng)
-    if _flag(rng, 0.3):
+    if flag(rng, 0.3):
         parts += recover(rng) + said(BasicCancel(tag)) + settle(rng)
     return parts
 
@@ -328,15 +233,15 @@ def transact(rng: Random) -> Phrase:
     queue = rng.choice(QUEUES)
     parts = [*publish_to(rng, queue, 2), NEW_CHANNEL, *said(TxSelect(), BasicGet(queue), BasicGet(queue, no_ack=True))]
     parts += publish_to(rng, queue, rng.randint(0, 2)) + settle(rng)
-    if _flag(rng):
-        parts += said(QueueDelete(queue)) if _flag(rng, 0.5) else said(QueuePurge(queue))
-    return parts + said(TxRollback() if _flag(rng) else TxCommit(), BasicGet(queue)) + settle(rng)
+    if flag(rng):
+        parts += said(QueueDelete(queue)) if flag(rng, 0.5) else said(QueuePurge(queue))
+    return parts + said(TxRollback() if flag(rng) else TxCommit(), BasicGet(queue)) + settle(rng)
 
 
 def confirmed(rng: Random) -> Phrase:
     queue = rng.choice(QUEUES)
     parts = [NEW_CHANNEL, *said(ConfirmSelect()), *publish_to(rng, queue, rng.randint(1, 4))]
-    if _flag(rng):
+    if flag(rng):
         parts += remove(rng) + publish_to(rng, queue, 1)
     return parts
 
@@ -345,7 +250,7 @@ def request(rng: Random) -> Phrase:
     """A question to a queue, fetched and answered over the same channel."""
     asked = encode_properties(Properties(reply_to=REPLY_TO))
     parts = said(BasicConsume(REPLY_TO, "reply", no_ack=True), BasicPublish("", "q0")) + content(rng, asked, 5)
-    parts += said(BasicGet("q0", no_ack=True), BasicPublish("", f"{REPLY_TO}.{rng.randrange(9)}", mandatory=_flag(rng)))
+    parts += said(BasicGet("q0", no_ack=True), BasicPublish("", f"{REPLY_TO}.{rng.randrange(9)}", mandatory=flag(rng)))
     return parts + content(rng, encode_properties(Properties()), 5)
 
 
@@ -357,22 +262,22 @@ def groundwork(rng: Random) -> Phrase:
     methods: list[Method] = []
     for name, kind in TYPES.items():
         arguments: Table = {"x-delayed-type": rng.choice(("direct", "topic", "fanout"))} if "delayed" in kind else {}
-        if _flag(rng):
+        if flag(rng):
             arguments["alternate-exchange"] = rng.choice(EXCHANGES)
-        if kind == "x-consistent-hash" and _flag(rng, 0.5):
+        if kind == "x-consistent-hash" and flag(rng, 0.5):
             arguments.update(rng.choice(({"hash-header": "hash"}, {"hash-property": "message_id"})))
-        methods.append(ExchangeDeclare(name, kind, durable=_flag(rng, 0.5), auto_delete=_flag(rng, 0.1), arguments=arguments))
+        methods.append(ExchangeDeclare(name, kind, durable=flag(rng, 0.5), auto_delete=flag(rng, 0.1), arguments=arguments))
     for name in ("q0", "q1", "q2", "q3", "p0"):
         methods.append(
-            QueueDeclare(name, durable=_flag(rng, 0.6), auto_delete=_flag(rng), arguments=rng.choice(SENSIBLE_ARGUMENTS))
+            QueueDeclare(name, durable=flag(rng, 0.6), auto_delete=flag(rng), arguments=rng.choice(SENSIBLE_ARGUMENTS))
         )
         for source in rng.sample(EXCHANGES, 3):
             key = "1" if TYPES[source] == "x-consistent-hash" else rng.choice(("k", "a.b", "a.*", "#", ""))
             methods.append(QueueBind(name, source, key))
     sources = rng.sample([name for name in EXCHANGES if name != "e4"], 3)
     methods += [ExchangeBind(rng.choice(EXCHANGES), source, rng.choice(("k", "#", ""))) for source in sources]
-    if _flag(rng):
-        methods.append(BasicConsume("q3", "groundwork", no_ack=_flag(rng, 0.5)))
+    if flag(rng):
+        methods.append(BasicConsume("q3", "groundwork", no_ack=flag(rng, 0.5)))
     return said(*methods)
 
 
@@ -400,41 +305,3 @@ class Phrases:
 
 
 PHRASES = Phrases()
-
-
-# The handshake
-
-
-def start_ok(mechanism: str = "PLAIN", response: bytes = b"\x00guest\x00guest", properties: Table | None = None) -> bytes:
-    given = CLIENT_PROPERTIES if properties is None else properties
-    return frame(1, 0, ConnectionStartOk(given, mechanism, response, "en_US").encode())
-
-
-def tune_ok(channel_max: int = 2047, frame_max: int = 131072, heartbeat: int = 0) -> bytes:
-    return frame(1, 0, ConnectionTuneOk(channel_max, frame_max, heartbeat).encode())
-
-
-def open_vhost(name: str = "/") -> bytes:
-    return frame(1, 0, ConnectionOpen(name).encode())
-
-
-_AMQPLAIN = encode_table({"LOGIN": "guest", "PASSWORD": "guest"})[4:]
-LOGINS = (
-    start_ok(), start_ok("AMQPLAIN", _AMQPLAIN), start_ok("PLAIN", b"\x00clerk\x00clerk"), start_ok(properties={}),
-)  # fmt: skip
-ODD_LOGINS = (
-    start_ok("PLAIN", b"\x00guest\x00wrong"), start_ok("PLAIN", b"garbage"), start_ok("PLAIN", b"\x00\xff\x00\xfe"),
-    start_ok("PLAIN", b"\x00nobody\x00\x00"), start_ok("EXTERNAL", b""), start_ok("BOGUS", b"x"), start_ok("", b""),
-    start_ok("AMQPLAIN", _AMQPLAIN[:-3]), start_ok("AMQPLAIN", encode_table({"LOGIN": 1})[4:]),
-    start_ok("AMQPLAIN", b"\xff" * 9),
-    start_ok(properties={"capabilities": "none", "x": [1, {"y": None}]}),
-    start_ok("PLAIN", b"\x00guest\x00wrong", {}), start_ok("PLAIN", b"\x00guest\x00" + b"a" * 3800, {}),
-    start_ok("PLAIN", b"\x00guest\x00guest", {"a": "b" * 5000}),
-)  # fmt: skip
-ODD_TUNES = (
-    tune_ok(0, 0, 0), tune_ok(1, 4096, 1), tune_ok(65535, 131072), tune_ok(2047, 4095), tune_ok(2047, 2**32 - 1),
-    tune_ok(2, 4096),
-)  # fmt: skip
-ODD_VHOSTS = (open_vhost("other"), open_vhost("missing"), open_vhost(""), open_vhost(LONG))
-CLOSE = frame(1, 0, ConnectionClose(200, "bye", 0, 0).encode())
-CLOSE_OK = frame(1, 0, ConnectionCloseOk().encode())

@@ -27,7 +27,7 @@ from mirrormq.wire.methods import (
 from mirrormq.wire.properties import Properties, encode_properties
 
 from .audit import check, check_broker, check_clean, check_released, check_rest
-from .grammar import CLOSE, CLOSE_OK, LOGINS, open_vhost, tune_ok
+from .handshake import CLOSE, CLOSE_OK, LOGINS, open_vhost, tune_ok
 from .judge import Judge
 from .scenario import FOREIGN_ADDRESS, Scenario, Step
 from .world import Pipe, Violation, World

@@ -14,17 +14,10 @@ from mirrormq.wire.constants import PROTOCOL_HEADER
 from mirrormq.wire.frames import frame
 from mirrormq.wire.methods import ChannelOpen
 
-from .grammar import (
-    LOGINS,
-    NEW_CHANNEL,
-    ODD_LOGINS,
-    ODD_TUNES,
-    ODD_VHOSTS,
-    PHRASES,
-    open_vhost,
-    tune_ok,
-)
+from .grammar import PHRASES
+from .handshake import LOGINS, ODD_LOGINS, ODD_TUNES, ODD_VHOSTS, open_vhost, tune_ok
 from .mutation import Frames, mutate, portions
+from .phrase import NEW_CHANNEL
 from .vocabulary import PROTOCOL_HEADERS
 
 SESSIONS = 20
