@@ -264,8 +264,8 @@ def test_an_unfinished_write_at_the_end_is_cut_wherever_it_stops(tmp_path: Path,
 
 def test_a_newer_format_is_refused_with_a_sentence(tmp_path: Path) -> None:
     fill(tmp_path)
-    (tmp_path / "FORMAT").write_text("2\n")
-    with pytest.raises(FormatRefused, match="has format version 2, this program reads up to version 1"):
+    (tmp_path / "FORMAT").write_text("3\n")
+    with pytest.raises(FormatRefused, match="has format version 3, this program reads up to version 2"):
         Store(tmp_path).open()
     (tmp_path / "FORMAT").write_text("hello\n")
     with pytest.raises(FormatRefused, match="no format version"):

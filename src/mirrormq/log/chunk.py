@@ -8,8 +8,9 @@ Layout of version 1, little-endian::
     header, 56 bytes
       0  magic        4   b"MQCH"
       4  version      u8  1
-      5  flags        u8  1 MESSAGES: at least one ENQUEUE inside; 2 SNAPSHOT; 4 DROPPED; 8 DAMAGED (the last three are
-                          records about the queue: they have count 0 and their payload is not entries)
+      5  flags        u8  1 MESSAGES: at least one ENQUEUE inside; 2 SNAPSHOT; 4 DROPPED; 8 DAMAGED; 16 CUT; 32 EXTENDED:
+                          a standing lies before the rest (all but the first and the last are records about the queue:
+                          they have count 0 and their payload is not entries)
       6  reserved     u16 0
       8  queue_id     u64
      16  epoch        u64
@@ -41,7 +42,9 @@ MESSAGES: Final = 1
 SNAPSHOT: Final = 2
 DROPPED: Final = 4
 DAMAGED: Final = 8
-RECORD: Final = SNAPSHOT | DROPPED | DAMAGED
+CUT: Final = 16
+EXTENDED: Final = 32
+RECORD: Final = SNAPSHOT | DROPPED | DAMAGED | CUT
 
 HEADER: Final = Struct("<4sBBHQQQIQIII")
 HEADER_FRONT: Final = Struct("<4sBBHQQQIQII")

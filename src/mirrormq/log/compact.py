@@ -16,7 +16,7 @@ from typing import Final
 
 from mirrormq.log.chunk import HEADER_SIZE, Chunk, decode_chunk, verify_payload
 from mirrormq.log.dissolve import Snapshotter
-from mirrormq.log.entries import ENQUEUE, SKIP, ChunkBuilder, entry_length, number_at
+from mirrormq.log.entries import ENQUEUE, ChunkBuilder, entry_length, indexes_at
 from mirrormq.log.errors import DamagedChunk
 from mirrormq.log.queue import QueueLog
 from mirrormq.log.reader import damaged
@@ -41,7 +41,7 @@ class Compactor:
     def compact_all(self, queue_ids: set[int]) -> Generator[Step, None, None]:
         for queue_id in queue_ids:
             queue = self._store.queue(queue_id)
-            if queue is not None and queue.segments and not queue.damage:
+            if queue is not None and queue.segments and not queue.damage and queue.whole:
                 yield from self._compact(queue)
                 yield pause()
 
@@ -64,10 +64,12 @@ class Compactor:
     def _sparse_groups(self, queue: QueueLog, snapshot: Snapshot) -> list[list[Segment]]:
         """Runs of neighbours below the cursor with little in them, each expected to fit into one new segment."""
         groups: list[list[Segment]] = []
+        keep_from = queue.keep_from(snapshot)
         room = 0
         for segment in queue.segments:
             live = live_in(snapshot, segment.first_index, segment.next_index)
-            if segment.next_index > snapshot.cursor or not self._is_sparse(segment, snapshot, live):
+            in_use = segment.next_index > min(snapshot.cursor, keep_from) or segment.pinned
+            if in_use or not self._is_sparse(segment, snapshot, live):
                 room = 0
                 continue
             expected = segment.length * live // max(segment.indexes, 1)
@@ -89,14 +91,15 @@ class Compactor:
     def _adopt(self, queue: QueueLog, rewrite: Rewrite) -> bool:
         """Put the new segments in the place of the old; False where the queue is gone or was trimmed meanwhile."""
         store = self._store
-        fresh = self._snapshotter(queue.queue_id) if not queue.dropped else None
+        fresh = self._snapshotter(queue.queue_id) if not queue.dropped and not rewrite.is_void else None
         present = {segment.path for segment in queue.segments}
-        if fresh is None or any(segment.path not in present for segment in rewrite.group):
+        if fresh is None or rewrite.is_void or any(segment.path not in present for segment in rewrite.group):
             for segment in rewrite.group:
                 store.reader.close_segment(segment)
             store.discard([segment.path for segment in rewrite.written])
             return False
         store.replace_segments(queue, rewrite.group, rewrite.written)
+        queue.whole_from = max(queue.whole_from, rewrite.thinned_upto)
         store.put_snapshot(fresh)
         return True
 
@@ -121,7 +124,7 @@ def live_bytes(segment: Segment, fd: int, snapshot: Snapshot) -> int:
             place = bisect_left(live, index)
             if place < len(live) and live[place] == index:
                 size += length
-            index += number_at(head, 0) if head[0] == SKIP else 1
+            index += indexes_at(head, 0)
             entry += length
         at += chunk.size
     return size
@@ -137,14 +140,21 @@ class Rewrite:
         self._pieces: list[bytes] = []
         self._chunks: list[Chunk] = []
         self._size: int = 0
+        self._turn: int = store.turns.get(queue.queue_id, 0)
+        self.thinned_upto: int = 0
         self.group: list[Segment] = group
         self.written: list[Segment] = []
+
+    @property
+    def is_void(self) -> bool:
+        """The log was cut or began anew since."""
+        return self._turn != self._store.turns.get(self._queue.queue_id, 0)
 
     def run(self) -> Generator[Step, None, None]:
         for segment in self.group:
             at = SEGMENT_HEADER_SIZE
             while at < segment.length:
-                if self._queue.dropped:
+                if self.is_void:
                     return
                 at = self._window(segment, at)
                 if self._size >= OUTPUT_BYTES:
@@ -172,7 +182,10 @@ class Rewrite:
 
     def _keep(self, data: bytes, chunk: Chunk) -> None:
         live = live_in(self._snapshot, chunk.first_index, chunk.next_index)
-        piece = data[chunk.offset : chunk.end] if live * 2 >= chunk.count else self._thinned(data, chunk)
+        piece = data[chunk.offset : chunk.end]
+        if live * 2 < chunk.count:
+            piece = self._thinned(data, chunk)
+            self.thinned_upto = chunk.next_index
         if piece:
             self._pieces.append(piece)
             self._chunks.append(decode_chunk(piece, 0))
@@ -191,7 +204,7 @@ class Rewrite:
                 if builder.next_index < index:
                     builder.skip(index - builder.next_index)
                 builder.raw(data[at : at + length], messages=1)
-            index += number_at(data, at) if data[at] == SKIP else 1
+            index += indexes_at(data, at)
             at += length
             while wanted < len(live) and live[wanted] < index:
                 wanted += 1

@@ -11,7 +11,7 @@ from typing import Final
 from mirrormq.log.disk import Disk, write_all
 from mirrormq.log.errors import FormatRefused, LogError
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 LOCK_SECONDS: Final = 30.0
 DYING_SECONDS: Final = 1.0  # a killed process may take so long to be gone
 LOCK_POLL_SECONDS: Final = 0.02
@@ -74,7 +74,8 @@ def prepare(directory: Path, disk: Disk) -> None:
         _check_format(directory, path.read_text().strip())
     (directory / "wal").mkdir(exist_ok=True)
     (directory / "queues").mkdir(exist_ok=True)
-    if not path.exists():
+    if not path.exists() or path.read_text().strip() != str(FORMAT):
+        # What is written from now on an older program would misread; what it wrote is read as it is.
         _write_format(path, disk)
         disk.sync_directory(directory)
         disk.sync_directory(directory.parent)

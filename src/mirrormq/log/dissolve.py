@@ -15,15 +15,17 @@ in the file, also those that were carried into a later file.
 from __future__ import annotations
 
 import os
+from array import array
 from collections.abc import Callable, Generator
 from typing import Final
 
 from mirrormq.log.chunk import decode_chunk, verify_payload
 from mirrormq.log.errors import DamagedChunk
 from mirrormq.log.move import LOOK_CHUNKS, MOVE_BYTES, Move, is_kept
-from mirrormq.log.queue import QueueLog
+from mirrormq.log.queue import NEVER, QueueLog
 from mirrormq.log.reader import damaged
 from mirrormq.log.snapshot import Snapshot
+from mirrormq.log.standing import ASIDE
 from mirrormq.log.steps import Step, pause
 from mirrormq.log.store import Store
 from mirrormq.log.wal import WalFile
@@ -50,11 +52,16 @@ class Dissolver:
         """Empty one file and give it up."""
         self._carried = 0
         store = self._store
-        for queue_id in sorted(file.queues):
-            yield from self._leave(file, queue_id)
-            yield pause()
-        yield from self._finish_moves(file)
-        yield Step(None, store.position)
+        staying = sorted(file.queues)
+        while staying:
+            turns = {queue_id: store.turns.get(queue_id, 0) for queue_id in staying}
+            for queue_id in staying:
+                yield from self._leave(file, queue_id)
+                yield pause()
+            yield from self._finish_moves(file)
+            yield Step(None, store.position)
+            # A log that was cut, or began anew, in between may need in this file what was passed over.
+            staying = [queue_id for queue_id in staying if store.turns.get(queue_id, 0) != turns[queue_id]]
         for queue_id in file.queues:
             yield from self._forget(file, queue_id)
         yield from collect_garbage(store)
@@ -64,10 +71,13 @@ class Dissolver:
     def _leave(self, file: WalFile, queue_id: int) -> Generator[Step, None, None]:
         """Make the file dispensable for one queue."""
         store = self._store
+        aside = store.asides.get(queue_id)
+        if aside is not None:
+            yield from self._leave_aside(file, aside)
         queue = store.queue(queue_id)
         if queue is None:
             return
-        snapshot = None if queue.damage else self._snapshotter(queue_id)
+        snapshot = None if queue.damage else self._state_of(queue)
         if queue.damage:
             store.put_damage(queue)
         elif snapshot is None:
@@ -79,14 +89,29 @@ class Dissolver:
             else:
                 yield from self._move(queue, file, snapshot)
 
+    def _state_of(self, queue: QueueLog) -> Snapshot | None:
+        """A log that is not whole yet loses nothing, whoever owns it."""
+        return self._snapshotter(queue.queue_id) if queue.whole else unfilled(queue)
+
+    def _leave_aside(self, file: WalFile, aside: QueueLog) -> Generator[Step, None, None]:
+        """What is set aside is never carried: behind the record that the log began anew, it would pass for the new one's."""
+        if aside.state is not None and not aside.damage:
+            if aside.index.end_in(file.sequence):
+                yield from self._move(aside, file, aside.state)
+            elif aside.snapshot_sequence <= file.sequence:
+                self._store.log_state(aside, aside.state, ASIDE)
+
     def _live_bytes(self, queue: QueueLog, file: WalFile, snapshot: Snapshot) -> Generator[Step, None, int]:
         """How many bytes of the file the queue still needs; not counted further than it matters."""
         index = queue.index
+        keep_from = queue.keep_from(snapshot)
         size = 0
         for at in range(len(index)):
             if at % LOOK_CHUNKS == LOOK_CHUNKS - 1:
                 yield pause()
-            if index.sequence(at) == file.sequence and is_kept(index, at, snapshot):
+            if at >= len(index):
+                break
+            if index.sequence(at) == file.sequence and is_kept(index, at, snapshot, keep_from):
                 size += index.size(at)
                 if size >= CARRY_BYTES:
                     break
@@ -97,10 +122,14 @@ class Dissolver:
         if not self._put_state(queue, file, moved=False):
             return
         index = queue.index
+        keep_from = queue.keep_from(snapshot)
+        turn = self._store.turns.get(queue.queue_id, 0)
         for at in range(len(index)):
             if at % LOOK_CHUNKS == LOOK_CHUNKS - 1:
                 yield pause()
-            if index.sequence(at) == file.sequence and is_kept(index, at, snapshot):
+            if self._store.turns.get(queue.queue_id, 0) != turn:
+                return
+            if index.sequence(at) == file.sequence and is_kept(index, at, snapshot, keep_from):
                 if not self._carry_chunk(queue, file, at):
                     self._store.put_damage(queue)
                     return
@@ -120,7 +149,8 @@ class Dissolver:
     def _move(self, queue: QueueLog, file: WalFile, snapshot: Snapshot) -> Generator[Step, None, None]:
         """Copy the live chunks up to the last one in the file to the queue's segments, together with other queues'."""
         upto = queue.index.end_in(file.sequence)
-        while not queue.dropped and not queue.damage:
+        turn = self._store.turns.get(queue.queue_id, 0)
+        while not queue.dropped and not queue.damage and self._store.turns.get(queue.queue_id, 0) == turn:
             move = Move(self._store, queue)
             yield from move.gather(snapshot, upto)
             self._moves.append(move)
@@ -136,13 +166,18 @@ class Dissolver:
         moves = self._moves
         self._moves = []
         self._moving = 0
-        jobs = [move.job() for move in moves if move.size and not move.queue.dropped]
+        jobs = [move.job() for move in moves if move.size and not move.is_void]
         if jobs:
             yield Step(("copy", jobs), 0)
         for move in moves:
             move.settle()
+            was_void = move.is_void
             yield pause()
-            if move.queue.damage:
+            if was_void or move.is_void:
+                continue
+            if move.queue.state is not None:
+                self._store.log_state(move.queue, move.queue.state, ASIDE)
+            elif move.queue.damage:
                 self._store.put_damage(move.queue)
             elif move.complete:
                 self._put_state(move.queue, file, moved=True)
@@ -152,9 +187,11 @@ class Dissolver:
         store = self._store
         if queue.dropped:
             return False
-        if not moved and queue.snapshot_sequence > file.sequence:
+        # A snapshot at the log's end has everything that it needs behind it; one that is followed by others has not.
+        settled = not queue.is_lagging and queue.retain_from == NEVER and queue.whole
+        if not moved and queue.snapshot_sequence > file.sequence and settled:
             return True
-        snapshot = self._snapshotter(queue.queue_id)
+        snapshot = self._state_of(queue)
         if snapshot is None:
             store.drop(queue.queue_id)
             return False
@@ -163,11 +200,16 @@ class Dissolver:
 
     def _forget(self, file: WalFile, queue_id: int) -> Generator[Step, None, None]:
         """Everything live has another place by now; what still points into the file is gone."""
-        queue = self._store.queue(queue_id)
-        at = 0
-        while queue is not None and at < len(queue.index):
-            at += queue.index.forget(file.sequence, at, at + LOOK_CHUNKS)
-            yield pause()
+        for queue in self._store.lives(queue_id):
+            at = 0
+            while at < len(queue.index):
+                at += queue.index.forget(file.sequence, at, at + LOOK_CHUNKS)
+                yield pause()
+
+
+def unfilled(queue: QueueLog) -> Snapshot:
+    """The state of a log that is not whole: all that is there may be live."""
+    return Snapshot(queue.queue_id, queue.epoch, queue.base + 1, 1, array("Q"))
 
 
 def collect_garbage(store: Store) -> Generator[Step, None, None]:

@@ -1,6 +1,7 @@
 """Entries: what a chunk's payload is made of. Compiled; building and reading them is the hot path.
 
-Each entry starts with its kind (u8) and takes one index, except SKIP, which takes n. Little-endian::
+Each entry starts with its kind (u8) and takes one index, except SKIP, which takes n, and ORIGIN, which takes none.
+Little-endian::
 
     0 SKIP     n u64                                       n indexes that were never written
     1 ENQUEUE  flags u8, address length u16, size u32, content length u32,
@@ -12,6 +13,8 @@ Each entry starts with its kind (u8) and takes one index, except SKIP, which tak
     4 REQUEUE  as ACK
     5 DROP     as ACK, with a reason
     6 CONFIG   length u32, bytes
+    7 ORIGIN   publisher u64, sequence u64, first u64, count u32: whose messages first, first + 1, … of this chunk are
+    8 FORGET   publisher u64                               nothing more comes from that publisher
 
 `count` and `bytes` of ACK and DROP are those of the persistent messages in the ranges, so that counters can be kept
 without looking the messages up. Ranges are inclusive.
@@ -33,6 +36,8 @@ ACK: Final = 3
 REQUEUE: Final = 4
 DROP: Final = 5
 CONFIG: Final = 6
+ORIGIN: Final = 7
+FORGET: Final = 8
 
 TRANSIENT: Final = 1
 REDELIVERED: Final = 2
@@ -54,6 +59,8 @@ RANGES_SIZE: Final = 24
 ONE_RANGE: Final = Struct("<BBHIQQQQ")
 CONFIG_HEAD: Final = Struct("<BI")
 CONFIG_SIZE: Final = 5
+ORIGIN_FORM: Final = Struct("<BQQQI")
+ORIGIN_SIZE: Final = 29
 LENGTH: Final = Struct("<I")
 PUBLISHER_SIZE: Final = 24
 BIG_PIECE: Final = 4096
@@ -163,6 +170,15 @@ class ChunkBuilder:
         self._add(CONFIG_HEAD.pack(CONFIG, len(blob)) + blob)
         return self._took(1)
 
+    def origin(self, publisher: int, sequence: int, first: int, count: int) -> None:
+        """Say where messages of this chunk came from: before or behind them, but in the same chunk."""
+        assert count > 0
+        self._add(ORIGIN_FORM.pack(ORIGIN, publisher, sequence, first, count))
+
+    def forget(self, publisher: int) -> int:
+        self._add(NUMBER.pack(FORGET, publisher))
+        return self._took(1)
+
     def raw(self, piece: bytes, *, messages: int) -> int:
         """An entry that is already encoded (compaction copies entries without taking them apart)."""
         self._add(piece)
@@ -261,7 +277,7 @@ class Cursor:
                 at = stop
                 index += 1
             else:
-                index += number_at(data, at) if kind == SKIP else 1
+                index += indexes_at(data, at)
                 at += entry_length(data, at)
         self.at = at
         self.index = index
@@ -278,8 +294,10 @@ def messages_in(data: bytes, offset: int, from_index: int) -> list[Entry]:
 def entry_length(data: bytes, at: int) -> int:
     """Bytes of the entry at `at`."""
     kind = data[at]
-    if kind == SKIP or kind == RESERVE:
+    if kind == SKIP or kind == RESERVE or kind == FORGET:
         return NUMBER_SIZE
+    if kind == ORIGIN:
+        return ORIGIN_SIZE
     if kind == ENQUEUE:
         _, flags, address_length, _, content_length = ENQUEUE_HEAD.unpack_from(data, at)
         return _after_options(data, at + ENQUEUE_SIZE, flags) + int(address_length) + int(content_length) - at
@@ -293,9 +311,23 @@ def entry_length(data: bytes, at: int) -> int:
 
 
 def number_at(data: bytes, at: int) -> int:
-    """The number of the SKIP or RESERVE entry at `at`."""
+    """The number of the SKIP, RESERVE or FORGET entry at `at`."""
     number: int = NUMBER.unpack_from(data, at)[1]
     return number
+
+
+def indexes_at(data: bytes, at: int) -> int:
+    """How many indexes the entry at `at` takes."""
+    kind = data[at]
+    if kind == SKIP:
+        return number_at(data, at)
+    return 0 if kind == ORIGIN else 1
+
+
+def origin_at(data: bytes, at: int) -> tuple[int, int, int, int]:
+    """(publisher, sequence, first index, count) of the ORIGIN entry at `at`."""
+    _, publisher, sequence, first, count = ORIGIN_FORM.unpack_from(data, at)
+    return publisher, sequence, first, count
 
 
 def ranges_at(data: bytes, at: int) -> list[int]:
@@ -333,7 +365,7 @@ def entries_in(data: bytes, offset: int) -> list[Entry]:
     while at < end:
         entry = _entry_at(data, at, index, chunk.time_ms)
         out.append(entry)
-        index += entry.count if entry.kind == SKIP else 1
+        index += indexes_at(data, at)
         at += entry_length(data, at)
     return out
 
@@ -343,8 +375,10 @@ def _entry_at(data: bytes, at: int, index: int, time_ms: int) -> Entry:
     entry = Entry(kind, index, 0, b"", b"", 0, time_ms)
     if kind == ENQUEUE:
         _read_enqueue(entry, data, at)
-    elif kind == SKIP or kind == RESERVE:
+    elif kind == SKIP or kind == RESERVE or kind == FORGET:
         entry.count = number_at(data, at)
+    elif kind == ORIGIN:
+        entry.ranges = list(origin_at(data, at))
     elif kind == CONFIG:
         entry.content = data[at + CONFIG_SIZE : at + entry_length(data, at)]
     else:

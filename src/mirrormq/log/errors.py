@@ -17,3 +17,7 @@ class FormatRefused(LogError):
 
 class QueueDamaged(LogError):
     """The queue's log has damage; it is named and kept, but neither read nor written."""
+
+
+class CannotCut(LogError):
+    """The log's state before that place is not known any more; a full sync puts that right."""

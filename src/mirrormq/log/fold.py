@@ -2,12 +2,14 @@
 
 Only what decides which messages are live is folded: everything else is the owner's. Transient messages are forgotten: they
 count neither as gone nor as live, like indexes that are no messages. Both are `filler`: ranges of what is gone grow
-together across it, and the cursor moves over it.
+together across it, and the cursor moves over it. A mirror that is about to take over has not restarted: it keeps them
+(`keeps_transient`), live but not counted among the persistent ones.
 """
 
 from __future__ import annotations
 
 from array import array
+from typing import Final
 
 from mirrormq.log.chunk import Chunk
 from mirrormq.log.entries import (
@@ -17,16 +19,21 @@ from mirrormq.log.entries import (
     DROP,
     ENQUEUE,
     ENQUEUE_HEAD,
+    FORGET,
+    ORIGIN,
     RANGES,
     RESERVE,
     SKIP,
     TRANSIENT,
     entry_length,
     number_at,
+    origin_at,
     ranges_at,
 )
 from mirrormq.log.ranges import RangeSet
 from mirrormq.log.snapshot import Snapshot
+
+MAX_PUBLISHERS: Final = 1000
 
 
 class RecoveredQueue:
@@ -34,11 +41,14 @@ class RecoveredQueue:
 
     `ended` is the highest index that an entry ended: no live message above it was delivered and acknowledged around.
     Readers skip transient messages with an index below next_index as it is here: they did not survive.
+    `transients` has the size of each transient message that is live, where they are kept, since the folding began.
+    `since` is the newest snapshot, from which the rest was folded; None where there is none, and all was.
+    `publishers` has for each publisher its newest message, (sequence, index); who published last is last.
     """
 
     __slots__ = (
-        "_ended", "bytes", "configs", "count", "cursor", "damage", "ended", "epoch", "extra", "gone", "live", "next_index",
-        "queue_id", "reserved",
+        "_ended", "_full", "bytes", "configs", "count", "cursor", "damage", "ended", "epoch", "extra", "gone",
+        "keeps_transient", "live", "next_index", "publishers", "queue_id", "reserved", "since", "transients",
     )
 
     def __init__(self, queue_id: int) -> None:
@@ -49,19 +59,24 @@ class RecoveredQueue:
         self.live: array[int] = array("Q")
         self.gone: RangeSet = RangeSet()
         self._ended: RangeSet = RangeSet()
+        self._full: RangeSet | None = None
         self.ended: int = 0
         self.reserved: int = 0
         self.count: int = 0
         self.bytes: int = 0
         self.extra: bytes = b""
         self.configs: list[bytes] = []
+        self.publishers: dict[int, tuple[int, int]] = {}
         self.damage: str | None = None
+        self.since: Snapshot | None = None
+        self.keeps_transient: bool = False
+        self.transients: dict[int, int] = {}
 
     def start_from(self, snapshot: Snapshot) -> None:
         self.epoch = snapshot.epoch
         self.next_index = snapshot.next_index
         self.cursor = snapshot.cursor
-        self.live = snapshot.live
+        self.live = snapshot.live[:]
         self.reserved = snapshot.reserved
         self.count = snapshot.count
         self.bytes = snapshot.bytes
@@ -70,6 +85,25 @@ class RecoveredQueue:
         self._ended = RangeSet()
         self.ended = 0
         self.configs = []
+        numbers = snapshot.publishers
+        self.publishers = {numbers[at]: (numbers[at + 1], numbers[at + 2]) for at in range(0, len(numbers), 3)}
+
+    def snapshot(self) -> Snapshot:
+        """The state as a snapshot, in the middle of folding: what is live below the last end is listed from now on."""
+        if self._ended and self.live:
+            self.live = array("Q", [index for index in self.live if index not in self._ended])
+        self._ended = RangeSet()
+        self.cursor = self.gone.take_from(self.cursor)
+        while self.gone and self.gone.lowest() <= self.ended:
+            self.live.extend(range(self.cursor, self.gone.lowest()))
+            self.cursor = self.gone.take_from(self.gone.lowest())
+        numbers: list[int] = []
+        for publisher, (sequence, index) in self.publishers.items():
+            numbers += (publisher, sequence, index)
+        return Snapshot(
+            self.queue_id, self.epoch, self.next_index, self.cursor, self.live[:], self.reserved, self.count, self.bytes,
+            self.extra, numbers,
+        )
 
     def fold(self, data: bytes, chunk: Chunk) -> None:
         """One sound chunk; it must follow on what was folded before."""
@@ -82,6 +116,8 @@ class RecoveredQueue:
                 skipped = number_at(data, at)
                 self.gone.add(index, index + skipped - 1)
                 index += skipped
+            elif data[at] == ORIGIN:
+                self._fold_origin(data, at)
             else:
                 self._fold_entry(data, at, index)
                 index += 1
@@ -92,12 +128,14 @@ class RecoveredQueue:
     def _fold_entry(self, data: bytes, at: int, index: int) -> None:
         kind = data[at]
         if kind == ENQUEUE:
-            if data[at + 1] & TRANSIENT:
-                self.gone.add(index, index)
-            else:
+            size: int = ENQUEUE_HEAD.unpack_from(data, at)[3]
+            if not data[at + 1] & TRANSIENT:
                 self.count += 1
-                size: int = ENQUEUE_HEAD.unpack_from(data, at)[3]
                 self.bytes += size
+            elif self.keeps_transient:
+                self.transients[index] = size
+            else:
+                self.gone.add(index, index)
             return
         self.gone.add(index, index)
         if kind == ACK or kind == DROP:
@@ -106,6 +144,16 @@ class RecoveredQueue:
             self.reserved = max(self.reserved, number_at(data, at))
         elif kind == CONFIG:
             self.configs.append(data[at + CONFIG_SIZE : at + entry_length(data, at)])
+        elif kind == FORGET:
+            self.publishers.pop(number_at(data, at), None)
+
+    def _fold_origin(self, data: bytes, at: int) -> None:
+        publisher, sequence, first, count = origin_at(data, at)
+        publishers = self.publishers
+        publishers.pop(publisher, None)
+        publishers[publisher] = (sequence + count - 1, first + count - 1)
+        if len(publishers) > MAX_PUBLISHERS:
+            del publishers[next(iter(publishers))]
 
     def _fold_gone(self, data: bytes, at: int) -> None:
         _, _, _, _, count, size = RANGES.unpack_from(data, at)
@@ -116,11 +164,28 @@ class RecoveredQueue:
             self.gone.add(ranges[pair], ranges[pair + 1])
             self._ended.add(ranges[pair], ranges[pair + 1])
             self.ended = max(self.ended, ranges[pair + 1])
+            if self.transients:
+                self._end_transients(ranges[pair], ranges[pair + 1])
+
+    def _end_transients(self, low: int, high: int) -> None:
+        transients = self.transients
+        if high - low < len(transients):
+            for index in range(low, high + 1):
+                transients.pop(index, None)
+        else:
+            self.transients = {index: size for index, size in transients.items() if not low <= index <= high}
 
     def settle(self) -> None:
         """Bring what was folded into its plainest form: gone lies above cursor, live below it."""
         if self.gone and self.live:
             self.live = array("Q", [index for index in self.live if index not in self._ended])
         self.cursor = self.gone.take_from(self.cursor)
+        self._full = self.gone
         self.gone = self.gone.around(self._ended)
         self._ended = RangeSet()
+
+    def resume(self) -> None:
+        """To be folded on, although it was settled."""
+        if self._full is not None:
+            self.gone = self._full
+            self._full = None

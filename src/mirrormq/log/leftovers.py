@@ -22,8 +22,9 @@ class Leftovers:
         self._recoverer: Recoverer = recoverer
 
     def clear(self) -> None:
-        for path in self._wal.directory.glob("*.new"):
-            path.unlink()
+        for folder in (self._wal.directory, self._directory.parent / "quarantine"):
+            for path in folder.glob("*.new"):
+                path.unlink()
         for path in sorted(self._wal.directory.glob("*" + SPARE_SUFFIX)):
             self._wal.spares.append(path)
         for path in sorted(self._directory.iterdir()):
@@ -35,6 +36,8 @@ class Leftovers:
         queue = self._queues.get(queue_id)
         if queue is not None and not queue.damage:
             named = {segment.path for segment in queue.segments}
+            if queue_id in self._recoverer.asides:
+                named |= {segment.path for segment in self._recoverer.asides[queue_id].segments}
             perform(("remove", [str(file) for file in path.iterdir() if file not in named]))
         elif queue is None and queue_id in self._recoverer.dropped:
             perform(("remove_tree", str(path)))

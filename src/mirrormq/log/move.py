@@ -22,9 +22,12 @@ MOVE_BYTES: Final = 4 * 1024 * 1024
 LOOK_CHUNKS: Final = 256
 
 
-def is_kept(index: ChunkIndex, at: int, snapshot: Snapshot) -> bool:
-    """Must this chunk outlive its file? Here is the place for retention: what mirrors and the lake still want to read."""
-    return index.has_messages(at) and is_live(snapshot, index.firsts[at], index.next_index(at))
+def is_kept(index: ChunkIndex, at: int, snapshot: Snapshot, keep_from: int) -> bool:
+    """Must this chunk outlive its file? From keep_from on all of them: recovery folds them, or mirrors still want them."""
+    next_index = index.next_index(at)
+    if next_index > keep_from:
+        return True
+    return index.has_messages(at) and is_live(snapshot, index.firsts[at], next_index)
 
 
 class Move:
@@ -39,24 +42,33 @@ class Move:
         self._indexes: int = 0
         self._next_index: int = 0
         self._upto: int = 0
+        self._turn: int = store.turns.get(queue.queue_id, 0)
         self.queue: QueueLog = queue
         self.size: int = 0
         self.complete: bool = False
+        if self._segment is not None and (self._segment.sealed or self._segment.first_index <= queue.base):
+            self._segment = None        # a segment below the log's first entry is for pieces of a full sync
         if self._segment is not None:
             self._segment.pinned = True
 
     def gather(self, snapshot: Snapshot, upto: int) -> Generator[Step, None, None]:
         """Choose chunks from the front on; those that nobody needs are passed over."""
         index = self.queue.index
+        keep_from = self.queue.keep_from(snapshot)
         at = 0
-        while at < len(index) and index.firsts[at] < upto:
+        while at < len(index) and index.firsts[at] < upto and not self.is_void:
             if at % LOOK_CHUNKS == LOOK_CHUNKS - 1:
                 yield pause()
-            if self.size >= MOVE_BYTES or (is_kept(index, at, snapshot) and not self._take(at)):
+            if self.size >= MOVE_BYTES or (is_kept(index, at, snapshot, keep_from) and not self._take(at)):
                 return
             self._upto = index.next_index(at)
             at += 1
         self.complete = True
+
+    @property
+    def is_void(self) -> bool:
+        """The log was cut or began anew since: what was gathered may not be what it holds."""
+        return self._turn != self._store.turns.get(self.queue.queue_id, 0)
 
     def _take(self, at: int) -> bool:
         """False where the segment is full."""
@@ -105,9 +117,13 @@ class Move:
         segment = self._segment
         if segment is not None:
             segment.pinned = False
-        if queue.dropped:
+        if queue.dropped and self._store.queue(queue.queue_id) is None:
             # The copy may have made the queue's directory after the drop found none to remove.
             self._store.discard_directory(queue.queue_id)
+            return
+        if self.is_void:
+            if segment is not None and self._is_new:
+                self._store.discard([segment.path])
             return
         if segment is not None and self.size:
             if self._is_new:

@@ -84,6 +84,9 @@ class RangeSet:
         del self._highs[:at]
         return start
 
+    def lowest(self) -> int:
+        return self._lows[0]
+
     def around(self, core: RangeSet) -> RangeSet:
         """My ranges, each cut down to between the first and the last number of core that lies in it."""
         out = RangeSet()

@@ -90,6 +90,11 @@ class Reader:
             queue.partial = None
             del self._partials[queue.queue_id]
 
+    def rewind(self, queue: QueueLog) -> None:
+        """The queue's log has changed under its readers."""
+        self._forget(queue)
+        queue.near_segment = None
+
     def forget(self, queue: QueueLog) -> None:
         """The queue is gone: keep nothing open for it."""
         self._forget(queue)
@@ -97,7 +102,7 @@ class Reader:
             self.close_segment(segment)
 
     def _from_segments(self, queue: QueueLog) -> None:
-        for at in range(_segment_for(queue.segments, self._want), len(queue.segments)):
+        for at in range(segment_for(queue.segments, self._want), len(queue.segments)):
             segment = queue.segments[at]
             try:
                 self._from_segment(queue, segment, at)
@@ -195,12 +200,15 @@ class Reader:
 
     def _from_tail(self, queue: QueueLog) -> None:
         tail = queue.tail
-        for at in range(_tail_for(queue, self._want), len(tail)):
+        for at in range(tail_for(queue, self._want), len(tail)):
             item = tail[at]
             if item.messages:
                 self._take(queue, Cursor(item.chunk, decode_chunk(item.chunk, 0)))
                 if self._left <= 0:
                     return
+
+    def file(self, sequence: int) -> WalFile:
+        return self._wal.by_sequence[sequence]
 
     def open_segment(self, segment: Segment) -> int:
         if segment.fd < 0:
@@ -244,7 +252,7 @@ def _decode(data: bytes, at: int, base: int) -> Chunk:
         raise DamagedChunk(f"{problem} at offset {base + at}") from problem
 
 
-def _segment_for(segments: list[Segment], index: int) -> int:
+def segment_for(segments: list[Segment], index: int) -> int:
     """The place of the first segment that reaches beyond index."""
     low = 0
     high = len(segments)
@@ -257,7 +265,7 @@ def _segment_for(segments: list[Segment], index: int) -> int:
     return low
 
 
-def _tail_for(queue: QueueLog, index: int) -> int:
+def tail_for(queue: QueueLog, index: int) -> int:
     """The place of the first item in memory that reaches beyond index."""
     tail = queue.tail
     low = 0

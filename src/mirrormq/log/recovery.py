@@ -4,7 +4,8 @@ Rules:
 - Files are read oldest first. A chunk with an index that its queue has passed is a copy (carried forward, or left over by
   a crash) and only tells another place where the same entries lie.
 - A snapshot reflects everything before it in the log. Chunks before it are places to read from; chunks behind it must
-  follow on its next_index without a gap. A queue without a snapshot starts at index 1.
+  follow on its next_index without a gap. A queue without a snapshot starts at index 1. A snapshot may be behind the log's
+  end, and a cut takes the log back: such a queue is folded when everything is read.
 - Only the end of the newest file may be unfinished: what lies at or behind its last sync mark and is not sound is cut, with
   everything of the same queues behind it. It was never reported durable.
 - Anything else that is not sound is damage. Its queue is named and not served; its files are kept.
@@ -12,18 +13,22 @@ Rules:
 
 from __future__ import annotations
 
+from array import array
 from pathlib import Path
 from typing import Final
 
 from mirrormq.log.batch import encode_batch_head, encode_file_header
-from mirrormq.log.chunk import DAMAGED, DROPPED, MESSAGES, SNAPSHOT, Chunk, decode_chunk
+from mirrormq.log.chunk import CUT, DAMAGED, DROPPED, EXTENDED, MESSAGES, SNAPSHOT, Chunk, decode_chunk
 from mirrormq.log.disk import Disk, write_all
 from mirrormq.log.errors import DamagedChunk
 from mirrormq.log.fold import RecoveredQueue
+from mirrormq.log.found import Found
 from mirrormq.log.queue import QueueLog
+from mirrormq.log.reader import Reader
 from mirrormq.log.scan import NOTHING, UNKNOWN, BadPlace, Scan
 from mirrormq.log.segment import decode_manifest
 from mirrormq.log.snapshot import Snapshot, decode_snapshot, is_live
+from mirrormq.log.standing import AGAIN, ASIDE, BEGIN, RESTORE, SAME, Standing, decode_standing
 from mirrormq.log.wal import PAGE, SUFFIX, Wal, WalFile
 
 HEAD_BYTES: Final = 4096
@@ -38,38 +43,14 @@ class Recovery:
         self.notes: list[str] = []
 
 
-class _Found:
-    """One queue while the files are read. `gap` says what is missing before its next chunk; a snapshot may still close it."""
-
-    def __init__(self, queue_id: int) -> None:
-        self.log: QueueLog = QueueLog(queue_id)
-        self.queue: RecoveredQueue = RecoveredQueue(queue_id)
-        self.snapshot: Snapshot | None = None
-        self.gap: str = ""
-        self.damage: str = ""
-        self.lost: list[tuple[BadPlace, str]] = []
-
-    def fold(self, data: bytes, chunk: Chunk) -> None:
-        """Take a chunk into the state if it is the next; pass over copies of what was folded before."""
-        queue = self.queue
-        if chunk.next_index <= queue.next_index or self.gap:
-            return
-        if chunk.first_index != queue.next_index:
-            self.gap = f"index {queue.next_index} is missing, the log goes on at index {chunk.first_index}"
-            return
-        try:
-            queue.fold(data, chunk)
-        except DamagedChunk as problem:
-            self.gap = str(problem)
-
-
 class Recoverer:
     def __init__(self, wal: Wal, queues_directory: Path, disk: Disk) -> None:
         self._wal: Wal = wal
         self._directory: Path = queues_directory
         self._disk: Disk = disk
-        self._found: dict[int, _Found] = {}
+        self._found: dict[int, Found] = {}
         self.dropped: set[int] = set()
+        self.asides: dict[int, QueueLog] = {}
         self.recovery: Recovery = Recovery()
 
     def run(self) -> dict[int, QueueLog]:
@@ -81,8 +62,10 @@ class Recoverer:
                 missing = self._wal.path(int(path.stem) - 1)
                 self.recovery.notes.append(f"{missing} is missing; a queue that lacks a middle part is named by itself")
             self._read_file(path, ends[number], newest=number == len(paths) - 1)
+        reader = Reader(self._wal)
         for found in self._found.values():
-            self._settle(found)
+            self._settle(found, reader)
+        reader.close()
         return {queue_id: found.log for queue_id, found in self._found.items()}
 
     def _begun(self, paths: list[Path]) -> list[Path]:
@@ -145,10 +128,10 @@ class Recoverer:
             file.queues.add(chunk.queue_id)
             self._take_chunk(chunk, scan.data, file)
 
-    def _find(self, queue_id: int) -> _Found:
+    def _find(self, queue_id: int) -> Found:
         found = self._found.get(queue_id)
         if found is None:
-            found = self._found[queue_id] = _Found(queue_id)
+            found = self._found[queue_id] = Found(queue_id)
         return found
 
     def _take_chunk(self, chunk: Chunk, data: bytes, file: WalFile) -> None:
@@ -160,10 +143,9 @@ class Recoverer:
         payload = data[chunk.payload : chunk.payload + chunk.length]
         if chunk.flags & DAMAGED:
             found.damage = payload.decode("utf-8", "replace")
-        elif chunk.flags & SNAPSHOT:
-            found.log.state_bytes = chunk.size
+        elif chunk.flags & (SNAPSHOT | CUT):
             try:
-                self._take_snapshot(found, payload, file)
+                self._take_record(chunk, payload, file)
             except DamagedChunk as problem:
                 found.damage = f"queue {chunk.queue_id:x} is damaged in {file.path}: {problem}; {ADVICE}"
         else:
@@ -173,17 +155,41 @@ class Recoverer:
             )
             found.fold(data, chunk)
 
-    def _take_snapshot(self, found: _Found, payload: bytes, file: WalFile) -> None:
-        log = found.log
-        moved_upto, segments, at = decode_manifest(payload, self.queue_directory(log.queue_id), log.queue_id)
-        found.snapshot = decode_snapshot(payload[at:])
-        found.queue.start_from(found.snapshot)
-        found.gap = ""
-        log.moved_upto = moved_upto
-        log.segments = segments
-        log.snapshot_sequence = file.sequence
-        log.index.cut_below(moved_upto)
-        log.index.cut_from(found.snapshot.next_index)
+    def _take_record(self, chunk: Chunk, payload: bytes, file: WalFile) -> None:
+        standing = decode_standing(payload) if chunk.flags & EXTENDED else None
+        found = self._life(chunk.queue_id, standing)
+        at = standing.end if standing is not None else 0
+        directory = self.queue_directory(chunk.queue_id)
+        moved_upto, segments, length = decode_manifest(payload[at:], directory, chunk.queue_id)
+        found.log.moved_upto = moved_upto
+        found.log.segments = segments
+        found.log.index.cut_below(moved_upto)
+        if chunk.flags & CUT:
+            assert standing is not None
+            found.take_cut(chunk, standing)
+            return
+        found.log.state_bytes = chunk.size
+        found.log.snapshot_sequence = file.sequence
+        found.take_snapshot(chunk, standing, decode_snapshot(payload[at + length :]))
+
+    def _life(self, queue_id: int, standing: Standing | None) -> Found:
+        """Whose record it is, of the lives that the queue's log has had (see standing.py)."""
+        found = self._find(queue_id)
+        life = standing.life if standing is not None else SAME
+        if life == BEGIN or life == AGAIN:
+            aside = found if life == BEGIN else found.aside
+            found.aside = None
+            found = self._found[queue_id] = Found(queue_id)
+            found.aside = aside
+        elif life == ASIDE:
+            if found.aside is None:
+                found.aside = Found(queue_id)
+            return found.aside
+        elif life == RESTORE and found.aside is not None:
+            found = self._found[queue_id] = found.aside
+        elif standing is None or not standing.has_aside:
+            found.aside = None
+        return found
 
     def queue_directory(self, queue_id: int) -> Path:
         return self._directory / f"{queue_id:x}"
@@ -239,7 +245,7 @@ class Recoverer:
         scan.data = new
         scan.end = end
 
-    def _settle(self, found: _Found) -> None:
+    def _settle(self, found: Found, reader: Reader) -> None:
         """Everything is read: judge the queue and hand it out."""
         log = found.log
         queue = found.queue
@@ -248,13 +254,27 @@ class Recoverer:
         if found.gap and not found.damage:
             found.damage = f"queue {log.queue_id:x} is damaged: {found.gap}; {ADVICE}"
         self._check_segments(found)
+        if found.late and not found.damage:
+            found.damage = found.fold_late(reader, ADVICE)
         queue.settle()
         queue.damage = found.damage or None
+        queue.since = found.snapshot
         log.damage = found.damage
         log.epoch = queue.epoch
         log.next_index = queue.next_index
+        if found.aside is not None:
+            self._settle_aside(found.aside)
 
-    def _judge_damage(self, found: _Found) -> None:
+    def _settle_aside(self, aside: Found) -> None:
+        """It is folded only if it is wanted again."""
+        self._check_segments(aside)
+        log = aside.log
+        log.damage = aside.damage or aside.gap
+        log.state = aside.snapshot if aside.snapshot is not None else Snapshot(log.queue_id, 0, 1, 1, array("Q"))
+        log.epoch = log.state.epoch
+        self.asides[log.queue_id] = log
+
+    def _judge_damage(self, found: Found) -> None:
         """A lost chunk that nobody needs any more is a note; any other makes the queue unfit to be served."""
         for place, where in found.lost:
             snapshot = found.snapshot
@@ -263,7 +283,7 @@ class Recoverer:
             elif not found.damage:
                 found.damage = f"queue {found.log.queue_id:x} is damaged in {where}: a checksum is wrong; {ADVICE}"
 
-    def _check_segments(self, found: _Found) -> None:
+    def _check_segments(self, found: Found) -> None:
         """Only that they are there and long enough; what is in them is verified when it is read."""
         log = found.log
         for segment in log.segments:

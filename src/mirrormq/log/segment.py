@@ -32,11 +32,12 @@ SUFFIX: Final = ".seg"
 
 class Segment:
     """`length` bytes of the file are good; `next_index` is behind its last chunk; `indexes` is how many indexes its
-    chunks cover. The sparse index is filled as far as `scanned`. It is pinned while it is written to."""
+    chunks cover. The sparse index is filled as far as `scanned`. It is pinned while it is written to, and
+    sealed when it must not be written to any more."""
 
     __slots__ = (
         "fd", "first_index", "generation", "index", "indexes", "judged_live", "length", "next_index", "path", "pinned",
-        "queue_id", "scanned", "scanned_index",
+        "queue_id", "scanned", "scanned_index", "sealed",
     )
 
     def __init__(
@@ -52,6 +53,7 @@ class Segment:
         self.path: Path = directory / f"{first_index:020d}-{generation}{SUFFIX}"
         self.fd: int = -1
         self.pinned: bool = False
+        self.sealed: bool = False
         self.judged_live: int = -1
         self.index: SparseIndex = SparseIndex()
         self.scanned: int = SEGMENT_HEADER_SIZE
@@ -88,6 +90,39 @@ class Segment:
             raise DamagedChunk(f"{self.path} ends within a chunk at offset {base}")
         self.scanned = base + at
         return self.scanned
+
+    def behind_holes(self, fd: int) -> int:
+        """The first index behind the last hole between its chunks."""
+        at = SEGMENT_HEADER_SIZE
+        behind = last = self.first_index
+        while at < self.length:
+            first, count, _, length = PLACE.unpack_from(os.pread(fd, HEADER_SIZE, at), 24)
+            if first != last:
+                behind = first
+            last = first + count
+            at += length + OVERHEAD
+        return behind
+
+    def cut(self, border: int, fd: int) -> None:
+        """Let it end before the chunk that starts at border or later. What lies behind must not be overwritten before the cut
+        is durable, so nothing is written to this file any more."""
+        at = SEGMENT_HEADER_SIZE
+        last = self.first_index
+        indexes = 0
+        while at < self.length:
+            first, count, _, length = PLACE.unpack_from(os.pread(fd, HEADER_SIZE, at), 24)
+            if first >= border:
+                break
+            last = first + count
+            indexes += count
+            at += length + OVERHEAD
+        self.length = at
+        self.next_index = last
+        self.indexes = indexes
+        self.sealed = True
+        self.index = SparseIndex()
+        self.scanned = SEGMENT_HEADER_SIZE
+        self.scanned_index = 0
 
     def extend(self, places: list[tuple[int, int]], size: int, next_index: int, indexes: int) -> None:
         """`size` bytes of chunks were written behind the others; places are the sparse pairs among them."""

@@ -5,33 +5,36 @@ those in `live`, which is sorted and lies below cursor. It reflects every entry 
 
 Encoding, version 1: version u8, then little-endian u64 queue_id, epoch, next_index, cursor, reserved, count, bytes, then u32
 number of live runs, u32 length of extra, then the runs as variable-length numbers (gap since the run before, length - 1),
-then extra, then crc32 of all that.
+then extra, then crc32 of all that. Version 2 has, between extra and the checksum, u32 number of publishers, and for each of
+them u64 publisher, sequence, index of its newest message; it is written where there are any.
 """
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from struct import Struct
+from struct import Struct, pack, unpack_from
 from typing import Final, TypeAlias
 from zlib import crc32
 
 from mirrormq.log.errors import DamagedChunk
 
 VERSION: Final = 1
+WITH_PUBLISHERS: Final = 2
 Octets: TypeAlias = bytes
 HEAD: Final = Struct("<BQQQQQQQII")
 U32: Final = Struct("<I")
 
 
 class Snapshot:
-    """`count` and `bytes` are those of the persistent live messages; `extra` belongs to the owner of the queue."""
+    """`count` and `bytes` are those of the persistent live messages; `extra` belongs to the owner of the queue.
+    `publishers` is flat: publisher, sequence, index, …, in the order in which they published last."""
 
-    __slots__ = ("bytes", "count", "cursor", "epoch", "extra", "live", "next_index", "queue_id", "reserved")
+    __slots__ = ("bytes", "count", "cursor", "epoch", "extra", "live", "next_index", "publishers", "queue_id", "reserved")
 
     def __init__(
         self, queue_id: int, epoch: int, next_index: int, cursor: int, live: array[int], reserved: int = 0,
-        count: int = 0, bytes: int = 0, extra: Octets = b"",
+        count: int = 0, bytes: int = 0, extra: Octets = b"", publishers: list[int] | None = None,
     ) -> None:
         self.queue_id: int = queue_id
         self.epoch: int = epoch
@@ -42,15 +45,19 @@ class Snapshot:
         self.count: int = count
         self.bytes: int = bytes
         self.extra: Octets = extra
+        self.publishers: list[int] = publishers if publishers is not None else []
 
     def encode(self) -> bytes:
         runs = bytearray()
         number = _put_runs(runs, self.live)
+        numbers = self.publishers
+        tail = pack(f"<I{len(numbers)}Q", len(numbers) // 3, *numbers) if numbers else b""
         head = HEAD.pack(
-            VERSION, self.queue_id, self.epoch, self.next_index, self.cursor, self.reserved, self.count, self.bytes,
+            WITH_PUBLISHERS if numbers else VERSION,
+            self.queue_id, self.epoch, self.next_index, self.cursor, self.reserved, self.count, self.bytes,
             number, len(self.extra),
         )
-        body = b"".join((head, runs, self.extra))
+        body = b"".join((head, runs, self.extra, tail))
         return body + U32.pack(crc32(body))
 
 
@@ -58,12 +65,18 @@ def decode_snapshot(data: bytes) -> Snapshot:
     """Raises DamagedChunk where the bytes are not what encode made."""
     if len(data) < HEAD.size + 4 or U32.unpack_from(data, len(data) - 4)[0] != crc32(data[:-4]):
         raise DamagedChunk("a snapshot's checksum is wrong")
-    if data[0] != VERSION:
-        raise DamagedChunk(f"a snapshot has format version {data[0]}, this program reads version {VERSION}")
+    if data[0] not in (VERSION, WITH_PUBLISHERS):
+        raise DamagedChunk(f"a snapshot has format version {data[0]}, this program reads up to version {WITH_PUBLISHERS}")
     _, queue_id, epoch, next_index, cursor, reserved, count, size, runs, extra = HEAD.unpack_from(data, 0)
     live: array[int] = array("Q")
     end = _get_runs(data, HEAD.size, runs, live)
-    return Snapshot(queue_id, epoch, next_index, cursor, live, reserved, count, size, data[end : end + extra])
+    publishers: list[int] = []
+    if data[0] == WITH_PUBLISHERS:
+        number: int = U32.unpack_from(data, end + extra)[0]
+        publishers = list(unpack_from(f"<{3 * number}Q", data, end + extra + 4))
+    return Snapshot(
+        queue_id, epoch, next_index, cursor, live, reserved, count, size, data[end : end + extra], publishers
+    )
 
 
 def is_live(snapshot: Snapshot, first: int, next_index: int) -> bool:

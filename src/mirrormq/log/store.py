@@ -5,6 +5,7 @@
     DIR/wal/000000001.wal                    the write-ahead log, all queues
     DIR/queues/<queue_id hex>/<first_index>-<generation>.seg
     DIR/damaged/                             write-ahead log files kept because a damaged queue has entries in them
+    DIR/quarantine/                          entries that were cut off a log
 
 append() only gathers; a commit takes what was gathered (take), writes it (write, sync; any thread or process) and accounts
 for it (finish). committer.py does that from the event loop; commit() does it at once. `position` counts the bytes ever
@@ -16,41 +17,29 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from struct import Struct
 from typing import Final
 
-from mirrormq.log.chunk import DAMAGED, DROPPED, MESSAGES, SNAPSHOT, encode_chunk
+from mirrormq.log.chunk import DAMAGED, DROPPED, EXTENDED, MESSAGES, SNAPSHOT, encode_chunk
 from mirrormq.log.directory import lock, prepare
 from mirrormq.log.disk import Disk
 from mirrormq.log.entries import Entry
 from mirrormq.log.errors import QueueDamaged
 from mirrormq.log.helper import Job
 from mirrormq.log.leftovers import Leftovers
-from mirrormq.log.queue import CARRIED, FRESH, RECORD, Pending, QueueLog
+from mirrormq.log.queue import CARRIED, FRESH, NEVER, RECORD, Pending, QueueLog
 from mirrormq.log.reader import Reader
 from mirrormq.log.recovery import Recoverer, Recovery
 from mirrormq.log.segment import SEGMENT_HEADER_SIZE, Segment, encode_manifest
 from mirrormq.log.snapshot import Snapshot, is_live
+from mirrormq.log.standing import SAME, encode_standing
+from mirrormq.log.stats import Stats
 from mirrormq.log.wal import Batch, Wal, WalFile
 
 MIB: Final = 1024 * 1024
+U64: Final = Struct("<Q")
 MAX_UNSYNCED: Final = 8 * MIB
 STATE_SHARE: Final = 4
-MAX_RETIRED: Final = 6
-CROWDED_SECONDS: Final = 0.01
-MAX_CROWDED_SECONDS: Final = 0.25
-
-
-class Stats:
-    def __init__(self) -> None:
-        self.commits: int = 0
-        self.committed_bytes: int = 0
-        self.pending_bytes: int = 0
-        self.wal_files: int = 0
-        self.wal_bytes: int = 0
-        self.segment_files: int = 0
-        self.segment_bytes: int = 0
-        self.queues: int = 0
-        self.last_commit_seconds: float = 0.0
 
 
 class Store:
@@ -68,6 +57,8 @@ class Store:
         self.commits: int = 0
         self.last_commit_seconds: float = 0.0
         self._queues: dict[int, QueueLog] = {}
+        self.asides: dict[int, QueueLog] = {}
+        self.turns: dict[int, int] = {}
         self._pending: list[Pending] = []
         self._must_sync: bool = False
         self._in_flight: Batch | None = None
@@ -107,6 +98,7 @@ class Store:
         wal = Wal(self.directory / "wal", self.disk, self.wal_bytes)
         recoverer = Recoverer(wal, self.queues_directory, self.disk)
         self._queues = recoverer.run()
+        self.asides = recoverer.asides
         Leftovers(wal, self.queues_directory, self._queues, recoverer).clear()
         self._opened = wal
         self._opened_reader = Reader(wal)
@@ -125,6 +117,7 @@ class Store:
         if queue.damage:
             raise QueueDamaged(queue.damage)
         assert first_index == queue.next_index, "a chunk must follow on the one before it"
+        queue.begin_run(U64.unpack_from(chunk, 16)[0], first_index)
         queue.next_index = first_index + count
         item = Pending(queue, first_index, count, chunk, FRESH, chunk[5] & MESSAGES != 0)
         queue.tail.append(item)
@@ -139,18 +132,37 @@ class Store:
         self.position += size
 
     def put_snapshot(self, snapshot: Snapshot) -> None:
-        """Log the queue's state as of everything appended so far. Of an unknown queue, it says where its log starts."""
-        queue_id = snapshot.queue_id
-        queue = self._queues.get(queue_id)
+        """Log a queue's state; of an unknown queue, it says where its log starts.
+
+        It may be behind the log's end: what follows on it is kept then, and folded at recovery. It never goes back.
+        """
+        queue = self._queues.get(snapshot.queue_id)
         if queue is None:
-            queue = self._queues[queue_id] = QueueLog(queue_id)
-            queue.next_index = queue.moved_upto = snapshot.next_index
-        assert snapshot.next_index == queue.next_index, "seal and append the queue's entries before its snapshot"
-        payload = encode_manifest(queue.moved_upto, queue.segments) + snapshot.encode()
-        chunk = encode_chunk(SNAPSHOT, queue_id, snapshot.epoch, snapshot.next_index, 0, 0, payload)
+            queue = self._queues[snapshot.queue_id] = QueueLog(snapshot.queue_id)
+            queue.start_behind(snapshot.next_index - 1, snapshot.epoch)
+        assert snapshot.next_index <= queue.next_index, "seal and append the queue's entries before its snapshot"
+        self.log_state(queue, snapshot, SAME)
+
+    def log_state(self, queue: QueueLog, snapshot: Snapshot, life: int) -> None:
+        queue_id = queue.queue_id
+        standing = encode_standing(queue, life, has_aside=queue_id in self.asides)
+        payload = b"".join((standing, encode_manifest(queue.moved_upto, queue.segments), snapshot.encode()))
+        chunk = encode_chunk(SNAPSHOT | EXTENDED, queue_id, snapshot.epoch, queue.next_index, 0, 0, payload)
         queue.epoch = snapshot.epoch
+        queue.floor = max(queue.floor, snapshot.next_index)
+        queue.is_lagging = snapshot.next_index < queue.next_index
         self._count_state(queue, len(chunk))
         self._gather(Pending(queue, snapshot.next_index, 0, chunk, RECORD, False))
+
+    def on_the_way(self) -> list[Pending]:
+        """What is gathered, under way, or in a file but not synced: an item may yet be put at its place, or at a new one."""
+        under_way = self._in_flight.items if self._in_flight is not None else []
+        return self.wal.unsynced + under_way + self._pending
+
+    def adopt(self, queue: QueueLog) -> None:
+        """From now on this is the queue's log."""
+        self._queues[queue.queue_id] = queue
+        self.turned(queue.queue_id)
 
     def _count_state(self, queue: QueueLog, size: int) -> None:
         """All queues' states together must fit well into one file: each dissolved file has its share written again, and
@@ -159,13 +171,13 @@ class Store:
         queue.state_bytes = size
         self.wal.file_bytes = max(self.wal_bytes, STATE_SHARE * self.state_bytes)
 
-    def _put_record(self, flags: int, queue: QueueLog, payload: bytes) -> None:
+    def put_record(self, flags: int, queue: QueueLog, payload: bytes) -> None:
         chunk = encode_chunk(flags, queue.queue_id, queue.epoch, queue.next_index, 0, 0, payload)
         self._gather(Pending(queue, queue.next_index, 0, chunk, RECORD, False))
 
     def put_damage(self, queue: QueueLog) -> None:
         """Keep the knowledge that the queue is damaged, although the file that showed it may go."""
-        self._put_record(DAMAGED, queue, queue.damage.encode())
+        self.put_record(DAMAGED, queue, queue.damage.encode())
 
     def carry(self, queue: QueueLog, first: int, chunk: bytes) -> None:
         """Append a chunk again that lies in a file to be given up."""
@@ -176,26 +188,40 @@ class Store:
         queue = self._queues.pop(queue_id, None)
         if queue is None:
             return
+        aside = self.asides.pop(queue_id, None)
+        if aside is not None:
+            self.abandon(aside)
+        self.abandon(queue)
+        self.put_record(DROPPED, queue, b"")
+        self.discard_directory(queue_id)
+
+    def abandon(self, queue: QueueLog) -> None:
+        """This life of a queue is over: what is under way for it has no effect any more."""
         queue.dropped = True
+        self.turned(queue.queue_id)
         self._count_state(queue, 0)
         self.reader.forget(queue)
-        self._put_record(DROPPED, queue, b"")
-        self.discard_directory(queue_id)
+
+    def turned(self, queue_id: int) -> None:
+        self.turns[queue_id] = self.turns.get(queue_id, 0) + 1
 
     def discard_directory(self, queue_id: int) -> None:
         directory = self.queue_directory(queue_id)
         if directory.exists():
             self._discard(("remove_tree", str(directory)))
 
-    def trim(self, queue_id: int, snapshot: Snapshot) -> bool:
-        """Give up the queue's segments in which nothing is live; says whether there were any."""
+    def trim(self, queue_id: int, snapshot: Snapshot, retain_from: int = NEVER) -> bool:
+        """Give up the queue's segments in which nothing is live and that end below what is retained; were there any?"""
         queue = self._queues.get(queue_id)
-        if queue is None or queue.damage:
+        if queue is None or queue.damage or not queue.whole:
             return False
+        keep_from = min(queue.keep_from(snapshot), retain_from)
         dead = [
             segment
             for segment in queue.segments
-            if not segment.pinned and not is_live(snapshot, segment.first_index, segment.next_index)
+            if not segment.pinned
+            and segment.next_index <= keep_from
+            and not is_live(snapshot, segment.first_index, segment.next_index)
         ]
         if not dead:
             return False
@@ -213,7 +239,7 @@ class Store:
         self._discard(("remove", [str(segment.path) for segment in old]))
 
     def discard(self, paths: list[Path]) -> None:
-        """Files that nothing refers to."""
+        """Files that nothing refers to, or soon will."""
         self._discard(("remove", [str(path) for path in paths]))
 
     def _discard(self, job: Job) -> None:
@@ -230,15 +256,20 @@ class Store:
     def new_segment(self, queue: QueueLog, first_index: int) -> Segment:
         """A segment that has no file yet."""
         directory = self.queue_directory(queue.queue_id)
-        segment = Segment(directory, queue.queue_id, first_index, queue.next_generation, SEGMENT_HEADER_SIZE, first_index, 0)
-        queue.next_generation += 1
-        return segment
+        generation = max([life.next_generation for life in [queue, *self.lives(queue.queue_id)]])
+        for life in [queue, *self.lives(queue.queue_id)]:
+            life.next_generation = generation + 1
+        return Segment(directory, queue.queue_id, first_index, generation, SEGMENT_HEADER_SIZE, first_index, 0)
 
     def queue_directory(self, queue_id: int) -> Path:
         return self.queues_directory / f"{queue_id:x}"
 
     def queue(self, queue_id: int) -> QueueLog | None:
         return self._queues.get(queue_id)
+
+    def lives(self, queue_id: int) -> list[QueueLog]:
+        """The queue's log, and the one that is set aside."""
+        return [lives[queue_id] for lives in (self._queues, self.asides) if queue_id in lives]
 
     def give_up(self, file: WalFile) -> None:
         """A retired file in which nothing is needed: a spare from now on, or evidence if a damaged queue is in it."""
@@ -252,14 +283,8 @@ class Store:
             self.on_work()
 
     def crowding(self) -> float:
-        """Seconds that a commit should wait because retired files pile up faster than they are dissolved.
-
-        What dissolving itself has to write never waits.
-        """
-        excess = len(self.wal.files) - 1 - MAX_RETIRED
-        if excess <= 0 or self._must_sync:
-            return 0.0
-        return min(excess * CROWDED_SECONDS, MAX_CROWDED_SECONDS)
+        """Seconds that a commit should wait. What dissolving itself has to write never waits."""
+        return 0.0 if self._must_sync else self.wal.crowding()
 
     def take(self, *, sync: bool = True, roll: bool = False) -> Batch | None:
         """Everything gathered, as one batch; None where there is nothing, or a batch is still under way."""
@@ -287,7 +312,7 @@ class Store:
         touched: dict[int, QueueLog] = {}
         for item in batch.items:
             self.pending_bytes -= len(item.chunk)
-            if not item.queue.dropped:
+            if not item.queue.dropped and not item.cut:
                 self._settle(item, batch.file, touched)
         for queue in touched.values():
             self._shorten_tail(queue)
@@ -345,12 +370,8 @@ class Store:
         stats.committed_bytes = self.durable
         stats.pending_bytes = self.pending_bytes
         stats.last_commit_seconds = self.last_commit_seconds
-        stats.wal_files = len(self.wal.files)
-        stats.wal_bytes = sum([file.end for file in self.wal.files])
+        stats.count(self.wal, [*self._queues.values(), *self.asides.values()])
         stats.queues = len(self._queues)
-        for queue in self._queues.values():
-            stats.segment_files += len(queue.segments)
-            stats.segment_bytes += sum([segment.length for segment in queue.segments])
         return stats
 
     def close(self) -> None:

@@ -27,6 +27,9 @@ SPARE_SUFFIX: Final = ".spare"
 MAX_SPARES: Final = 2
 JOIN_BELOW: Final = 64 * 1024
 PAGE: Final = 4096
+MAX_RETIRED: Final = 6
+CROWDED_SECONDS: Final = 0.01
+MAX_CROWDED_SECONDS: Final = 0.25
 
 
 class WalFile:
@@ -222,6 +225,11 @@ class Wal:
             self.disk.close(file.fd)
             file.fd = -1
         self.disk.unlink(file.path)
+
+    def crowding(self) -> float:
+        """Seconds that a commit should wait because retired files pile up faster than they are dissolved."""
+        excess = len(self.files) - 1 - MAX_RETIRED
+        return min(excess * CROWDED_SECONDS, MAX_CROWDED_SECONDS) if excess > 0 else 0.0
 
     def wants_spare(self) -> bool:
         """Is it time to prepare a file to overwrite? Not on an idle node, and not while a retired file will become one."""
