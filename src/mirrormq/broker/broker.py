@@ -26,6 +26,7 @@ from mirrormq.broker.outlet import Outlet
 from mirrormq.broker.policy import Policy
 from mirrormq.broker.ports import LogPort
 from mirrormq.broker.queue import Queue
+from mirrormq.broker.queue_log import QueueLog
 from mirrormq.broker.records import Records
 from mirrormq.broker.route import Route
 from mirrormq.broker.stability import StabilityQueue
@@ -66,6 +67,7 @@ class Broker:
         self.connections: dict[Connection, None] = {}
         self.queues_by_log: dict[int, Queue] = {}
         self.active: list[Queue] = []
+        self.ripe: list[QueueLog] = []              # mirrored queues whose rings have more than before
         self.dirty: list[Outlet] = []
         self.confirming: list[Channel] = []
         self.resumed: list[Channel] = []
@@ -88,6 +90,7 @@ class Broker:
     def turn(self) -> bool:
         """Do everything that has been gathered. True if there is more to do right away."""
         self.go_on()
+        self.forwarding.bring_home()
         active = self.active
         done: list[Queue] = []
         at = 0
@@ -105,9 +108,17 @@ class Broker:
         self.active = []
         seal_queues(self, done)
         self._close_barriers()
+        self._release_ripe()
         self.forwarding.flush()
         self._flush()
-        return len(self.active) > 0
+        return len(self.active) > 0 or self.forwarding.has_more()
+
+    def _release_ripe(self) -> None:
+        while self.ripe:
+            ripe = self.ripe
+            self.ripe = []
+            for queue in ripe:
+                queue.release()
 
     def _post_letters(self) -> bool:
         """Dead letters that had to wait for their turn reach their queues. True if that gave a queue something to do."""
@@ -137,6 +148,7 @@ class Broker:
     def reach(self, position: i64) -> None:
         """The log is stable up to here."""
         self.stability.reach(position)
+        self._release_ripe()
         self.go_on()
         self.forwarding.flush()
         self._flush()

@@ -7,6 +7,9 @@ from mypy_extensions import mypyc_attr
 
 if TYPE_CHECKING:
     from mirrormq.broker.connection import Connection
+    from mirrormq.broker.forward.away import AwayQueue
+    from mirrormq.broker.metadata import Record
+    from mirrormq.broker.queue import Queue
 
 
 UNLIMITED: Final = 1 << 29      # bytes of a frame where there is no limit: no message may be larger
@@ -50,6 +53,22 @@ class Host:
     def place(self, vhost: str, name: str, locator: str) -> str:
         """The node that a new queue is to live on; empty for this one. `locator` is the queue's own argument, if it has one."""
         return ""
+
+    def ring_for(self, vhost: str, name: str, home: str) -> list[str]:
+        """The nodes that a new queue is mirrored on, its home first; empty if it is not mirrored."""
+        return []
+
+    def view_seen(self, queue: AwayQueue, view: Record, revision: int) -> None:
+        """Who holds this mirrored queue, as the store has it."""
+
+    def hosts(self, log_id: int, queue: Queue) -> None:
+        """A queue of this node has become a mirrored one."""
+
+    def queue_gone(self, log_id: int) -> None:
+        """A mirrored queue is deleted."""
+
+    def policies_changed(self) -> None:
+        """What they say of mirrors may be different now."""
 
     def report(self, level: str, text: str) -> None:
         raise NotImplementedError

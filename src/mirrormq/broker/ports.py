@@ -23,3 +23,12 @@ class LogPort:
 
     def drop(self, log_id: int) -> None:
         raise NotImplementedError
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class RingPort:
+    """The ring of a mirrored queue, as the queue sees it that leads there."""
+
+    def append(self, first_index: int, count: int, chunk: bytes, *, waits: bool) -> None:
+        """Into the log, and round the ring. waits: somebody waits only until it is received everywhere."""
+        raise NotImplementedError

@@ -17,7 +17,7 @@ from mirrormq.broker.forward.runs import Publisher
 from mirrormq.broker.message import NEVER, Message
 from mirrormq.broker.priority import PriorityBacklog
 from mirrormq.broker.queue_log import EXPIRED, OVERFLOW, PURGED, REASONS, REJECTED, RESERVE, QueueLog, ended_for
-from mirrormq.broker.stability import Barrier
+from mirrormq.broker.stability import Barrier, pass_all
 from mirrormq.log.entries import TRANSIENT
 from mirrormq.log.snapshot import Snapshot
 
@@ -85,7 +85,7 @@ class Queue(QueueLog):
     def publish(self, message: Message, waiter: Barrier | None) -> bool:
         """Enqueue; False when the queue refuses it. `waiter` waits for the entry to be stable if it has to be."""
         settings = self.settings
-        if (settings.limited or self.damage) and not self._has_place(message):
+        if (settings.limited or self.damage or not self.is_enough) and not self._has_place(message):
             return False
         ttl = settings.message_ttl
         if message.info.ttl >= 0 and (ttl < 0 or message.info.ttl < ttl):
@@ -106,6 +106,10 @@ class Queue(QueueLog):
             if waiter is not None and self.last_waiter is not waiter:
                 self._wait(waiter)
             self.backlog.push_logged(message)
+            if self.origin:
+                self.note_origin(message.index)
+        elif self.ring is not None:
+            self._log_in_ring(message, waiter)
         elif self.backlog.has_room(message.size):
             self.unlogged += 1
             self.backlog.push(message)
@@ -115,6 +119,17 @@ class Queue(QueueLog):
             self.backlog.push_logged(message)
         if not self.is_active:
             self.activate()
+
+    def _log_in_ring(self, message: Message, waiter: Barrier | None) -> None:
+        """A message that need not be on disk goes round the ring all the same."""
+        message.persistent = False
+        self.log_message(message, TRANSIENT)
+        if self.origin:
+            self.note_origin(message.index)
+        if waiter is not None and (not self.light or self.light[-1] is not waiter):
+            waiter.outstanding += 1
+            self.light.append(waiter)
+        self.backlog.push_logged(message)
 
     def _make_place(self) -> None:
         """Over the limit the oldest message goes, but not one that a waiting consumer can take."""
@@ -131,7 +146,7 @@ class Queue(QueueLog):
             self.broker.stop_queue(self, fault)
 
     def _has_place(self, message: Message) -> bool:
-        if self.damage:
+        if self.damage or not self.is_enough:
             return False
         if self.settings.overflow == DROP_HEAD or not self._is_full(message):
             return True
@@ -302,6 +317,8 @@ class Queue(QueueLog):
 
     def work(self) -> None:
         """Everything a turn does before sealing. May activate other queues by dead letters."""
+        if self.is_held:
+            return
         backlog = self.backlog
         if backlog.count:
             if self.turns.everyone:
@@ -378,17 +395,25 @@ class Queue(QueueLog):
 
     def abandon(self) -> None:
         """The queue is deleted: nobody waits for it any more, and what it holds is forgotten."""
-        waiters = self.waiters
+        waiters = self.waiters + self.light
+        for unstable in [*self.unstable, *self.unreceived]:
+            waiters += unstable.waiters
+        self.close()
+        pass_all(waiters)
+        self.broker.forwarding.queue_deleted(self.log_id)
+
+    def close(self) -> None:
+        """It does not serve here any more. Who waits for it is not answered."""
+        self.is_deleted = True
         self.waiters = []
-        for waiter in waiters:
-            waiter.outstanding -= 1
-            if waiter.outstanding == 0:
-                waiter.passed()
+        self.light = []
+        self.unstable.clear()
+        self.unreceived.clear()
+        self.ring = None
         self.backlog.clear()
         self.backlog.writer = None          # a circle of references would outlive the queue for long
         self.turns = Turns()
         self.holder = None
-        self.broker.forwarding.queue_deleted(self.log_id)
 
     def on_timer(self) -> None:
         self.wake_at = NEVER

@@ -7,16 +7,20 @@ Rules
  3. `redelivered` is never false for a message that was delivered: the queue reserves a window of indexes in the log ahead of
     delivering from it, and does not deliver past what is stably reserved.
  4. A dead letter enters its target before its end is logged here: a crash between the two may double it and cannot lose it.
+ 5. A mirrored queue gives its chunks to its ring. Every message is logged then, and what waits for persistent ones passes when
+    they are on disk all round, for transient ones when they are received all round. Each message says whose it is (origin).
 """
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
 from mirrormq.broker.bindings import Destination
 from mirrormq.broker.message import Message
-from mirrormq.broker.stability import Barrier
+from mirrormq.broker.ports import RingPort
+from mirrormq.broker.stability import Barrier, Unstable, pass_all
 from mirrormq.log.entries import ChunkBuilder
 
 if TYPE_CHECKING:
@@ -105,6 +109,21 @@ class QueueLog(Destination):
         self.reserved: i64 = 0
         self.reserved_stably: i64 = 0
         self.is_consumed: bool = False
+        # of a mirrored queue that leads here
+        self.ring: RingPort | None = None
+        self.is_held: bool = False              # nothing is sealed: the lead is being handed over
+        self.light: list[Barrier] = []          # who waits until this turn's transient messages are received all round
+        self.unstable: deque[Unstable] = deque()        # by index
+        self.unreceived: deque[Unstable] = deque()
+        self.ring_durable: i64 = 0
+        self.ring_received: i64 = 0
+        self.is_enough: bool = True             # as many members are in sync as the policy asks for
+        self.origin: i64 = 0                    # the publisher whose run is being enqueued, and its message
+        self.origin_sequence: i64 = 0
+        self.stretch_of: i64 = 0                # messages of one publisher in a row that the chunk does not name yet
+        self.stretch_sequence: i64 = 0
+        self.stretch_first: i64 = 0
+        self.stretch: i64 = 0
 
     def activate(self) -> None:
         """Have the queue's work done in the next turn."""
@@ -137,7 +156,7 @@ class QueueLog(Destination):
 
     def _must_wait(self, message: Message) -> bool:
         """Whether a crash right after delivering this message would make its next delivery look like the first."""
-        if not self.keeps or not message.logged or not message.persistent:
+        if not message.logged or (self.ring is None and not (self.keeps and message.persistent)):
             return False
         if message.index >= self.reserved:
             self.reserve(message.index, RESERVE if self.is_consumed else RESERVE_FOR_GETS)
@@ -169,6 +188,8 @@ class QueueLog(Destination):
 
     def seal(self) -> None:
         """Close this turn's chunk and give it to the log."""
+        if self.is_held:
+            return
         if self.acked.ranges:
             acked = self.acked
             if self.unlogged:
@@ -185,7 +206,7 @@ class QueueLog(Destination):
 
     def seal_dead_letters(self) -> None:
         """The ends of dead letters, logged after the chunks of their targets."""
-        if self.dead_lettered:
+        if self.dead_lettered and not self.is_held:
             self._log_drops(self.dead_lettered)
             self._append()
 
@@ -204,16 +225,74 @@ class QueueLog(Destination):
         """Give the log what is gathered so far, in the middle of a turn: its waiters go on waiting for the turn's end."""
         builder = self.builder
         if builder.count:
+            if self.stretch:
+                self._name_stretch()
             first = builder.first_index
             count = builder.count
             broker = self.broker
-            broker.log.append(self.log_id, first, count, builder.seal(broker.now), sync=len(self.waiters) > 0)
+            ring = self.ring
+            if ring is None:
+                broker.log.append(self.log_id, first, count, builder.seal(broker.now), sync=len(self.waiters) > 0)
+            else:
+                ring.append(first, count, builder.seal(broker.now), waits=len(self.light) > 0)
 
     def _append(self) -> None:
         """The turn's end. Who waits although nothing is gathered waits for what was appended before."""
         self.append_gathered()
         waiters = self.waiters
-        if waiters:
+        if self.ring is not None:
+            self._wait_for_ring(waiters)
+        elif waiters:
             self.waiters = []
             self.last_waiter = None
             self.broker.stability.add(self.broker.log.position, waiters)
+
+    # --- in a ring ----------------------------------------------------------------------------------------------
+
+    def note_origin(self, index: i64) -> None:
+        """The message with this index is the one whose origin is set."""
+        if self.stretch and (self.stretch_of != self.origin or self.stretch_sequence + self.stretch != self.origin_sequence
+                             or self.stretch_first + self.stretch != index):
+            self._name_stretch()
+        if not self.stretch:
+            self.stretch_of = self.origin
+            self.stretch_sequence = self.origin_sequence
+            self.stretch_first = index
+        self.stretch += 1
+
+    def _name_stretch(self) -> None:
+        self.builder.origin(self.stretch_of, self.stretch_sequence, self.stretch_first, self.stretch)
+        self.stretch = 0
+
+    def _wait_for_ring(self, waiters: list[Barrier]) -> None:
+        last: i64 = self.builder.next_index - 1
+        if waiters:
+            self.waiters = []
+            self.last_waiter = None
+            self.unstable.append(Unstable(last, waiters))
+        light = self.light
+        if light:
+            self.light = []
+            self.unreceived.append(Unstable(last, light))
+        if (waiters and last <= self.ring_durable) or (light and last <= self.ring_received):
+            self.broker.ripe.append(self)
+
+    def reach(self, durable: i64, received: i64, *, is_enough: bool) -> None:
+        """The ring has everything up to these indexes, on disk and in memory."""
+        self.ring_durable = durable
+        self.ring_received = received
+        self.is_enough = is_enough
+        self.broker.ripe.append(self)
+
+    def release(self) -> None:
+        """Who waited for what the ring has now may go on."""
+        self._release(self.unstable, self.ring_durable)
+        self._release(self.unreceived, self.ring_received)
+
+    def _release(self, pending: deque[Unstable], upto: i64) -> None:
+        while pending and pending[0].position <= upto:
+            waiters = pending.popleft().waiters
+            if not self.is_enough:
+                for waiter in waiters:
+                    waiter.is_lost = waiter.is_lost or waiter.is_publish
+            pass_all(waiters)

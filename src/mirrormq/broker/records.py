@@ -17,6 +17,7 @@ from mirrormq.broker.auth import Permission, TopicPermission, User
 from mirrormq.broker.bindings import Destination
 from mirrormq.broker.exchange import Exchange
 from mirrormq.broker.forward.away import AwayQueue
+from mirrormq.broker.forward.moving import follow_view
 from mirrormq.broker.metadata import Record, key, parts, unpack
 from mirrormq.broker.policy import Policy, match, merge
 from mirrormq.broker.queue import Queue
@@ -76,6 +77,8 @@ class Records:
         self.ruled.clear()
         for name in ruled:
             apply_policies(broker, name)
+        if ruled:
+            broker.host.policies_changed()
         bereft = list(self.bereft)
         self.bereft.clear()
         for exchange in bereft:
@@ -227,12 +230,16 @@ class Records:
         if found is not None:
             if record is not None and found.log_id == record["id"]:
                 found.revision = revision
+                if "view" in record:
+                    self._view(vhost, found, record["view"], revision)
                 return
             for source in remove_queue(broker, vhost, found):
                 self._lost_binding(source)
         if record is not None:
             queue = self._make_queue(vhost, name, record)
             queue.revision = revision
+            if "view" in record:
+                self._view(vhost, queue, record["view"], revision)
             if queue.exclusive and not queue.is_away and queue.owner is None:
                 registry.delete_queue(broker, queue, is_stubborn=True)      # its owner has left before it was there
 
@@ -241,9 +248,10 @@ class Records:
         arguments = QueueArguments(unpack(record["arguments"]))
         policy, operator = policies_for(broker, vhost.name, name, "queue")
         settings = effective_settings(arguments, merge(policy, operator))
-        home: str = record["node"]
+        view = record.get("view")
+        home: str = record["node"] if view is None else view["ring"][0]
         queue: Queue
-        if home == broker.node_name:
+        if home == broker.node_name and view is None:
             owner = broker.owners.pop(record["id"], None)
             if owner is not None and (owner.is_over or owner.is_released):
                 owner = None
@@ -265,6 +273,32 @@ class Records:
         if not queue.is_away:
             broker.forwarding.queue_here(queue)
         return queue
+
+    def _view(self, vhost: VirtualHost, found: Queue, view: Record, revision: int) -> None:
+        front = found if isinstance(found, AwayQueue) else self._put_before(vhost, found)
+        if not front.is_mirrored:
+            front.is_mirrored = True
+            self.broker.forwarding.mirrored[front.log_id] = front
+        ring = tuple(view["ring"])
+        if ring[0] != self.broker.node_name:
+            self.broker.forwarding.drop_parked(front.log_id)
+        follow_view(front, ring, tuple(view["learners"]))
+        self.broker.host.view_seen(front, view, revision)
+
+    def _put_before(self, vhost: VirtualHost, queue: Queue) -> AwayQueue:
+        """A queue of this node becomes a mirrored one: clients come to it by the way that leads to its leader, wherever that is.
+        Those who are at it already stay."""
+        broker = self.broker
+        front = AwayQueue(broker, queue.vhost, queue.name, queue.log_id, home=broker.node_name, durable=queue.durable,
+                          auto_delete=queue.auto_delete, owner=None, arguments=queue.arguments, settings=queue.settings)
+        front.revision = queue.revision
+        front.keeps_record = queue.keeps_record
+        front.policy = queue.policy
+        front.operator_policy = queue.operator_policy
+        front.effective_policy = queue.effective_policy
+        vhost.replace(queue, front)
+        broker.host.hosts(queue.log_id, queue)
+        return front
 
     def _binding(self, vhost: VirtualHost, name: str, names: list[str], record: Record | None) -> None:
         _, kind, where, source_name, routing_key, digest = names
@@ -316,7 +350,8 @@ def remove_queue(broker: Broker, vhost: VirtualHost, queue: Queue) -> list[Excha
     """A queue is gone: its bindings and messages go, its consumers are told. Returns the exchanges that led to it."""
     queue.is_deleted = True
     vhost.queues.pop(queue.name, None)
-    broker.queues_by_log.pop(queue.log_id, None)
+    if not queue.is_away:
+        broker.queues_by_log.pop(queue.log_id, None)
     sources = vhost.unbind_everywhere(queue)
     if queue.owner is not None and queue in queue.owner.exclusive_queues:
         queue.owner.exclusive_queues.remove(queue)
@@ -324,7 +359,9 @@ def remove_queue(broker: Broker, vhost: VirtualHost, queue: Queue) -> list[Excha
         consumer.channel.cancel_consumer(consumer)
     queue.abandon()
     broker.forget_timer(queue)
-    if not queue.is_away:
+    if broker.forwarding.mirrored.pop(queue.log_id, None) is not None:
+        broker.host.queue_gone(queue.log_id)
+    elif not queue.is_away:
         broker.count_queue(queue)
         broker.log.drop(queue.log_id)
     return sources
@@ -350,7 +387,12 @@ def apply_policies(broker: Broker, vhost_name: str) -> None:
     for queue in vhost.queues.values():
         policy, operator = policies_for(broker, vhost_name, queue.name, "queue")
         name_policies(queue, policy, operator)
-        queue.apply_settings(effective_settings(queue.arguments, queue.effective_policy))
+        settings = effective_settings(queue.arguments, queue.effective_policy)
+        queue.apply_settings(settings)
+        hosted = broker.queues_by_log.get(queue.log_id) if queue.is_away else None
+        if hosted is not None:
+            name_policies(hosted, policy, operator)
+            hosted.apply_settings(settings)
     for exchange in list(vhost.exchanges.values()):
         policy, operator = policies_for(broker, vhost_name, exchange.name, "exchange")
         exchange.apply_policy(policy, operator)

@@ -16,7 +16,8 @@ from mirrormq.log.fold import RecoveredQueue
 READ_BYTES = 1 << 20
 
 
-def restore_queue(queue: Queue, found: RecoveredQueue) -> None:
+def restore_queue(queue: Queue, found: RecoveredQueue, *, forgotten_below: int = -1) -> None:
+    """Transient messages below `forgotten_below` are not there any more; by default none is."""
     queue.damage = found.damage or ""
     queue.next_index = found.next_index
     queue.builder = ChunkBuilder(queue.log_id, found.epoch, found.next_index)
@@ -26,7 +27,7 @@ def restore_queue(queue: Queue, found: RecoveredQueue) -> None:
     queue.kept = found.count
     queue.kept_bytes = found.bytes
     queue.backlog.reserved = found.reserved
-    queue.backlog.forgotten_below = found.next_index
+    queue.backlog.forgotten_below = found.next_index if forgotten_below < 0 else forgotten_below
     if queue.damage:
         return
     backlog = queue.backlog
@@ -48,12 +49,14 @@ def _restore_plain(queue: Queue, backlog: PlainBacklog, found: RecoveredQueue) -
         for message in _read_live(queue, found, found.ended + 1):
             backlog.put_back(message)
         start = found.ended + 1
-    backlog.tail = found.count - backlog.count
+    kept = [message for _, message in backlog.returned if message.persistent]
+    backlog.tail_persistent = found.count - len(kept)
+    backlog.tail_persistent_bytes = found.bytes - sum([message.size for message in kept])
+    light = [size for index, size in found.transients.items() if index >= start and index >= backlog.forgotten_below]
+    backlog.tail = backlog.tail_persistent + len(light)
     backlog.tail_next = start
-    backlog.tail_persistent = backlog.tail
-    backlog.tail_persistent_bytes = found.bytes - backlog.bytes
-    backlog.count = found.count
-    backlog.bytes = found.bytes
+    backlog.count += backlog.tail
+    backlog.bytes += backlog.tail_persistent_bytes + sum(light)
 
 
 def _read_live(queue: Queue, found: RecoveredQueue, end: int) -> list[Message]:

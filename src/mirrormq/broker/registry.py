@@ -33,12 +33,26 @@ def create_queue(broker: Broker, vhost: VirtualHost, name: str, arguments: Queue
                       "exclusive": exclusive, "arguments": pack(arguments.table)}
     if owner is not None:
         broker.owners[id] = owner
+    ring = [] if exclusive else broker.host.ring_for(vhost.name, name, home or broker.node_name)
+    if ring:
+        record["view"] = first_view(ring)
     proposal = Proposal()
     proposal.absent.append(key("queue", vhost.name, name))
     proposal.present.append(key("vhost", vhost.name))
-    proposal.put(key("queue", vhost.name, name), record, leased=exclusive or not durable, home=home)
+    proposal.put(key("queue", vhost.name, name), record, leased=exclusive or not (durable or ring), home=home)
     broker.journal.propose(proposal)
     return id
+
+
+def first_view(ring: list[str]) -> Record:
+    """A queue that is empty is in sync wherever it is."""
+    return {"epoch": 1, "ring": ring, "learners": [], "reason": "", "stopped": False, "forced": False, "wish": 0}
+
+
+def record_of(queue: Queue, view: Record) -> Record:
+    """A mirrored queue's record with this view."""
+    return {"id": queue.log_id, "node": queue.home, "durable": queue.durable, "auto_delete": queue.auto_delete,
+            "exclusive": queue.exclusive, "arguments": pack(queue.arguments.table), "view": view}
 
 
 def restate_queue(broker: Broker, vhost: VirtualHost, queue: Queue) -> None:
@@ -61,16 +75,17 @@ def delete_queue(broker: Broker, queue: Queue, *, is_stubborn: bool = False) -> 
     if queue.is_deleted or (queue.is_going and is_stubborn):
         return queue.backlog.count
     vhost = broker.vhosts.get(queue.vhost)
-    if vhost is None or vhost.queues.get(queue.name) is not queue:
+    known = None if vhost is None else vhost.queues.get(queue.name)
+    if vhost is None or known is None or known.log_id != queue.log_id:
         return 0
     queue.is_going = queue.is_going or is_stubborn
     proposal = Proposal(is_stubborn=is_stubborn)
     proposal.ending = queue
     place = key("queue", vhost.name, queue.name)
-    proposal.unchanged.append((place, queue.revision))
+    proposal.unchanged.append((place, known.revision))
     proposal.delete(place)
     proposal.prefixes.append(below("binding", vhost.name, "queue", queue.name))
-    gone: dict[Destination, None] = {queue: None}
+    gone: dict[Destination, None] = {known: None}
     _with_unused(proposal, vhost, gone)
     broker.journal.propose(proposal)
     return queue.backlog.count

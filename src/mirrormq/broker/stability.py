@@ -17,6 +17,7 @@ class Barrier:
     def __init__(self) -> None:
         self.outstanding: i64 = 0
         self.is_lost: bool = False      # a log did not take what it waits for
+        self.is_publish: bool = False   # it waits for messages, which are refused where too few mirrors are in sync
 
     def passed(self) -> None:
         raise NotImplementedError
@@ -30,7 +31,7 @@ class Barrier:
 
 
 class Unstable:
-    """A stretch of the node's log that is not yet stable, and who waits for it."""
+    """A stretch of a log that is not yet stable, and who waits for it."""
 
     def __init__(self, position: i64, waiters: list[Barrier]) -> None:
         self.position: i64 = position
@@ -46,7 +47,7 @@ class StabilityQueue:
 
     def add(self, position: i64, waiters: list[Barrier]) -> None:
         if position <= self.reached:
-            _pass(waiters)
+            pass_all(waiters)
         else:
             self.pending.append(Unstable(position, waiters))
 
@@ -55,10 +56,10 @@ class StabilityQueue:
         self.reached = position
         pending = self.pending
         while pending and pending[0].position <= position:
-            _pass(pending.popleft().waiters)
+            pass_all(pending.popleft().waiters)
 
 
-def _pass(waiters: list[Barrier]) -> None:
+def pass_all(waiters: list[Barrier]) -> None:
     for barrier in waiters:
         barrier.outstanding -= 1
         if barrier.outstanding == 0:

@@ -57,6 +57,14 @@ class VirtualHost:
             source.unbind_destination(destination)
         return sources
 
+    def replace(self, queue: Queue, front: Queue) -> None:
+        """Whatever leads to the one leads to the other."""
+        found = [(source, binding) for source in self.sources.get(queue, {}) for binding in source.bindings_to(queue)]
+        self.unbind_everywhere(queue)
+        for source, binding in found:
+            self.bind(source, front, binding.routing_key, binding.arguments)
+        self.queues[queue.name] = front
+
     def forget_exchange(self, exchange: Exchange) -> list[Exchange]:
         """Remove an exchange with its bindings both ways; returns the exchanges that were bound to it."""
         del self.exchanges[exchange.name]

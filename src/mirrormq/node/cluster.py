@@ -21,9 +21,10 @@ from mirrormq.broker.broker import Broker
 from mirrormq.broker.forward.port import PeerPort
 from mirrormq.cluster.coordination import Coordination, CoordinationError, Item
 from mirrormq.cluster.keepsake import Keepsake
-from mirrormq.cluster.link import CONTROL, WORK, Frame, Identity
+from mirrormq.cluster.link import BULK, CONTROL, RING, WORK, Frame, Identity
 from mirrormq.cluster.membership import NODE, Membership, NodeInfo, touch
 from mirrormq.cluster.replica import Replica
+from mirrormq.mirror.rings import Rings
 from mirrormq.node.cluster_store import open_store, spec_of
 from mirrormq.node.config import NodeConfig
 from mirrormq.node.links import Links, Peer
@@ -31,6 +32,7 @@ from mirrormq.node.questions import ASK, TOLD, Questions
 from mirrormq.node.secret import shared_secret
 
 REVISION: Final = 255           # kind of a WORK frame: what follows stands on this revision
+MACHINE: Final = 10             # kind of RING and BULK frames: a message between two machines of a mirrored queue
 APPLIED: Final = 1              # kinds of CONTROL frames
 ALARMS: Final = 2
 EVERYONE: Final = 0.5           # seconds that an answer waits for the other nodes' copies
@@ -80,6 +82,8 @@ class Cluster:
         self.broker = broker
         self.neighbours: dict[str, Neighbour] = {}
         self.on_alarms: Callable[[dict[str, dict[str, str]]], None] = lambda _: None
+        self.on_members: Callable[[], None] = lambda: None
+        self.rings: Rings | None = None
         self.questions = Questions(broker.host.fault)
         self._tick = tick
         self._report = report
@@ -193,6 +197,7 @@ class Cluster:
             self.links.set_peers({info.name: (info.host, info.link_port) for info in others},
                                  {info.name: info.id for info in others})
         self._check_everyone()
+        self.on_members()
 
     def _note_unlinked(self) -> None:
         now = self._loop.time()
@@ -253,6 +258,8 @@ class Cluster:
         self._report("info", f"linked to node {peer.name}")
         self.broker.forwarding.link_up(Port(self, peer), peer.incarnation)
         agreement.look_after_stranded(self.broker)
+        if self.rings is not None:
+            self.rings.link_up(peer.name)
         self.broker.schedule()
 
     def link_down(self, peer: Peer, reason: str) -> None:
@@ -263,6 +270,8 @@ class Cluster:
         if not self._is_stopping:
             self._report("warning", f"the link to node {peer.name} is down: {reason}")
         self.broker.forwarding.link_down(peer.name)
+        if self.rings is not None:
+            self.rings.link_down(peer.name)
         if neighbour is not None and neighbour.alarms:
             self._tell_alarms()
         self._check_everyone()
@@ -291,7 +300,9 @@ class Cluster:
         if neighbour is None or neighbour.peer is not peer:
             return
         for frame in frames:
-            if frame.lane == WORK:
+            if frame.kind == MACHINE and frame.lane in (RING, BULK) and self.rings is not None:
+                self.rings.received(peer.name, frame.payload)
+            elif frame.lane == WORK:
                 self._work(neighbour, frame.kind, frame.payload)
             elif frame.lane == CONTROL:
                 self._control(neighbour, frame.kind, frame.payload)

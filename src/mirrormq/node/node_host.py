@@ -7,7 +7,10 @@ from base64 import urlsafe_b64encode
 from typing import TYPE_CHECKING
 
 from mirrormq.broker.connection import Connection
+from mirrormq.broker.forward.away import AwayQueue
 from mirrormq.broker.host import Host
+from mirrormq.broker.metadata import Record
+from mirrormq.broker.queue import Queue
 
 if TYPE_CHECKING:
     from mirrormq.node.runtime import Runtime
@@ -35,6 +38,21 @@ class NodeHost(Host):
 
     def place(self, vhost: str, name: str, locator: str) -> str:
         return self._runtime.placing.place(vhost, name, locator)
+
+    def ring_for(self, vhost: str, name: str, home: str) -> list[str]:
+        return self._runtime.mirroring.ring_for(vhost, name, home)
+
+    def view_seen(self, queue: AwayQueue, view: Record, revision: int) -> None:
+        self._runtime.mirroring.view_seen(queue, view, revision)
+
+    def hosts(self, log_id: int, queue: Queue) -> None:
+        self._runtime.mirroring.hosts(log_id, queue)
+
+    def queue_gone(self, log_id: int) -> None:
+        self._runtime.mirroring.queue_gone(log_id)
+
+    def policies_changed(self) -> None:
+        self._runtime.mirroring.look_again()
 
     def report(self, level: str, text: str) -> None:
         self._runtime.report(level, text)

@@ -3,19 +3,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Final, Protocol
 
 from mirrormq.broker.broker import Broker
-from mirrormq.broker.ports import LogPort
 from mirrormq.broker.recovery import restore_queue
 from mirrormq.log.committer import Committer
 from mirrormq.log.entries import Entry
 from mirrormq.log.errors import QueueDamaged
+from mirrormq.log.fold import RecoveredQueue
 from mirrormq.log.keeper import Keeper
 from mirrormq.log.snapshot import Snapshot
+from mirrormq.log.steps import Step
 from mirrormq.log.store import Store
+from mirrormq.log.syncer import Worker
+from mirrormq.mirror.rings import RingLog, Rings
 
 log = logging.getLogger("mirrormq")
 BEHIND: Final = 32 << 20            # bytes gathered and not yet on disk beyond which publishers wait
@@ -27,7 +30,7 @@ class OnBusy(Protocol):
     def __call__(self, *, is_behind: bool) -> None: ...
 
 
-class NodeLog(LogPort):
+class NodeLog(RingLog):
     def __init__(self, directory: Path, on_durable: Callable[[int], None], on_fault: Callable[[str | None], None],
                  on_busy: OnBusy) -> None:
         super().__init__()
@@ -39,16 +42,23 @@ class NodeLog(LogPort):
         self._on_fault = on_fault
         self._on_busy = on_busy
         self._broker: Broker | None = None
+        self._rings: Rings | None = None
+        self.is_new = False                             # nothing was there when it was opened
         self._committer: Committer | None = None
         self._keeping: asyncio.Task[None] | None = None
 
     def attach(self, broker: Broker) -> None:
         self._broker = broker
 
-    def recover(self, loop: asyncio.AbstractEventLoop) -> list[str]:
-        """Open the store and give every queue back what its log holds. Returns sentences for the operator."""
+    def serve(self, rings: Rings) -> None:
+        self._rings = rings
+
+    def recover(self, loop: asyncio.AbstractEventLoop) -> tuple[list[str], dict[int, RecoveredQueue]]:
+        """Open the store and give every queue back what its log holds. Returns sentences for the operator, and what was found
+        of mirrored queues."""
         broker = self._broker
         assert broker is not None
+        self.is_new = not self.store.directory.exists()
         recovery = self.store.open()
         self.position = self.store.position
         self._committer = Committer(self.store, loop, self._durable, self._on_fault)
@@ -56,9 +66,12 @@ class NodeLog(LogPort):
         self._keeping = loop.create_task(keeper.run(), name="keeping the log small")
         self._keeping.add_done_callback(_complain)
         notes = list(recovery.notes)
+        mirrored: dict[int, RecoveredQueue] = {}
         for log_id, found in recovery.queues.items():
             queue = broker.queues_by_log.get(log_id)
-            if queue is None:
+            if log_id in broker.forwarding.mirrored:
+                mirrored[log_id] = found
+            elif queue is None:
                 self.store.drop(log_id)
                 self.has_news = True
             else:
@@ -68,7 +81,7 @@ class NodeLog(LogPort):
                     queue.damage = str(problem)
                 if queue.damage:
                     notes.append(f"queue '{queue.name}' in vhost '{queue.vhost}' is not served: {queue.damage}")
-        return notes
+        return notes, mirrored
 
     # --- the broker's side ----------------------------------------------------------------------------------------
 
@@ -86,6 +99,34 @@ class NodeLog(LogPort):
         self.store.drop(log_id)
         self.has_news = True
 
+    # --- for mirrored queues --------------------------------------------------------------------------------------
+
+    def has_written(self) -> None:
+        self.position = self.store.position
+        self.has_news = True
+
+    def put_snapshot(self, snapshot: Snapshot) -> None:
+        self.store.put_snapshot(snapshot)
+        self.has_written()
+
+    async def take_steps(self, steps: Generator[Step, None, Snapshot | None], worker: Worker) -> Snapshot | None:
+        """A long piece of work on the log, step by step."""
+        assert self._committer is not None
+        while True:
+            try:
+                step = next(steps)
+            except StopIteration as end:
+                self.has_written()
+                state: Snapshot | None = end.value
+                return state
+            if step.position:
+                self.has_written()
+                await self._committer.reach(step.position)
+            elif step.job is not None:
+                await worker.perform(step.job)
+            else:
+                await asyncio.sleep(0)
+
     # --- the node's side ------------------------------------------------------------------------------------------
 
     def kick(self) -> None:
@@ -99,6 +140,8 @@ class NodeLog(LogPort):
             self._on_busy(is_behind=True)
 
     def _durable(self, position: int) -> None:
+        if self._rings is not None:
+            self._rings.durable(position)
         self._on_durable(position)
         if self._is_busy and self.store.pending_bytes < CAUGHT_UP:
             self._is_busy = False
@@ -108,6 +151,9 @@ class NodeLog(LogPort):
         """A queue's state for the log. What the broker has gathered is sealed first, so that state and log agree."""
         broker = self._broker
         assert broker is not None
+        holding = None if self._rings is None else self._rings.by_id.get(log_id)
+        if holding is not None:
+            return holding.snapshot()
         if broker.active:
             broker.turn()
         queue = broker.queues_by_log.get(log_id)
@@ -118,7 +164,7 @@ class NodeLog(LogPort):
         broker = self._broker
         assert broker is not None
         for queue in list(broker.queues_by_log.values()):
-            if queue.ended_bytes > TRIM_AFTER and not queue.damage:
+            if queue.ended_bytes > TRIM_AFTER and not queue.damage and queue.ring is None:
                 queue.ended_bytes = 0
                 kept = self.store.queue(queue.log_id)
                 snapshot = self._snapshot(queue.log_id) if kept is not None and kept.segments else None
@@ -133,7 +179,7 @@ class NodeLog(LogPort):
         if self._committer is None:
             return
         for queue in list(broker.queues_by_log.values()):
-            if queue.keeps and not queue.damage and queue.next_index > 1:
+            if queue.keeps and not queue.damage and queue.next_index > 1 and queue.ring is None:
                 self.store.put_snapshot(queue.snapshot(final=True))
         await self._committer.drain()
         if self._keeping is not None:

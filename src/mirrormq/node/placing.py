@@ -54,4 +54,5 @@ class Placing:
         broker = self._broker
         homed = {name: len(embassy.queues) for name, embassy in broker.forwarding.embassies.items()}
         everything = sum(len(vhost.queues) for vhost in broker.vhosts.values())
-        return homed | {broker.node_name: everything - sum(homed.values())}
+        homed[broker.node_name] = homed.pop(broker.node_name, 0) + everything - sum(homed.values())
+        return homed

@@ -25,6 +25,7 @@ from mirrormq.node.cluster import Cluster
 from mirrormq.node.config import NodeConfig
 from mirrormq.node.config_format import Listener
 from mirrormq.node.listener import ClientProtocol, tune_listener
+from mirrormq.node.mirroring import Mirroring
 from mirrormq.node.node_host import NodeHost
 from mirrormq.node.node_log import NodeLog
 from mirrormq.node.partition import Partition
@@ -74,6 +75,9 @@ class Runtime:
         self.broker = Broker(NodeHost(self), self.log, config.node_name, int(time.time() * 1000))
         self.log.attach(self.broker)
         self.cluster = Cluster(config, self.broker, self.tick, self.report)
+        self.mirroring = Mirroring(self)
+        self.cluster.rings = self.mirroring.rings
+        self.log.serve(self.mirroring.rings)
         self.placing = Placing(self.broker, self.cluster, config.queue_master_locator)
         self.alarms = Pressure(config, self._alarms_changed, self.report)
         self.addresses: list[tuple[str, str, int]] = []
@@ -84,8 +88,10 @@ class Runtime:
         self.config.data_dir.mkdir(parents=True, exist_ok=True)
         self._configure_broker()
         await self.cluster.start()
-        for note in self.log.recover(self._loop):
+        notes, mirrored = self.log.recover(self._loop)
+        for note in notes:
             self.report("warning", note)
+        self.mirroring.start(mirrored, is_new_disk=self.log.is_new)
         if self.cluster.membership.is_first:
             for name in self.broker.records.transient():
                 self.broker.journal.delete(name)
@@ -95,7 +101,9 @@ class Runtime:
             rules.name_cluster(self.broker, self.broker.cluster_name)
         self.cluster.on_alarms = self._others_alarms
         self.cluster.replica.on_settled = self.settled
+        self.cluster.on_members = self.mirroring.look_again
         await self.cluster.run(self._about())
+        self.mirroring.run()
         self.cluster.spawn(self.partition.watch(), "minding partitions")
         self.schedule()
         await self.agreed()
@@ -169,6 +177,7 @@ class Runtime:
 
     async def stop(self) -> None:
         """Close clients politely, make everything stable, then go."""
+        await self.mirroring.hand_over()
         self.is_stopping = True
         await self.turn_out("broker forced connection closure with reason 'shutdown'")
         await self.abandon()
@@ -197,6 +206,7 @@ class Runtime:
         self.alarms.stop()
         await self.cluster.leave()
         await self.cluster.stop()
+        await self.mirroring.stop()
         await self.log.close()
         self.is_scheduled = True        # the process may go on without this runtime: no turn comes any more
 

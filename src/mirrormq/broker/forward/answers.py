@@ -27,6 +27,7 @@ class RunBarrier(Barrier):
         self.count: i64 = count
         self.refused: list[int] = []
         self.outstanding = 1            # until all of it has been enqueued
+        self.is_publish = True
 
     def passed(self) -> None:
         if self.reception.port is None:

@@ -84,6 +84,9 @@ class AwayQueue(Queue):
         super().__init__(broker, vhost, name, log_id, durable=durable, auto_delete=auto_delete, owner=owner,
                          arguments=arguments, settings=settings)
         self.is_away = True
+        self.is_mirrored: bool = False              # others can take over from its home
+        self.holders: tuple[str, ...] = ()          # its leader, then those in sync with it
+        self.learners: tuple[str, ...] = ()         # its mirrors that are not in sync
         self.home = home
         self.embassy: Embassy = broker.forwarding.embassy(home)
         self.embassy.queues[log_id] = self
@@ -99,8 +102,15 @@ class AwayQueue(Queue):
         self.stale_below: i64 = 0
 
     def check_home(self) -> None:
-        if self.embassy.is_gone:
+        if self.is_hopeless():
             raise self.home_is_down()
+
+    def is_hopeless(self) -> bool:
+        """Its home is gone, and nobody is there to take over."""
+        if not self.embassy.is_gone:
+            return False
+        forwarding = self.embassy.forwarding
+        return not self.is_mirrored or all(forwarding.is_gone(node) for node in self.holders)
 
     def home_is_down(self) -> NotFound:
         durable = "durable " if self.durable else ""
@@ -111,7 +121,7 @@ class AwayQueue(Queue):
 
     def publish(self, message: Message, waiter: Barrier | None) -> bool:
         embassy = self.embassy
-        if embassy.is_gone:
+        if embassy.is_gone and self.is_hopeless():
             return False
         self.published += 1
         run = self.run
@@ -135,11 +145,7 @@ class AwayQueue(Queue):
 
     def _end_run(self, run: Run) -> None:
         self.run = None
-        settled = run.first
-        for first in self.unconfirmed:
-            settled = first
-            break
-        run.seal(self.log_id, self.embassy.forwarding.publisher_id(), settled)
+        run.seal(self.log_id, self.embassy.forwarding.publisher_id(), self._oldest(run))
         self.unconfirmed[run.first] = run
         self._send(run)
 
@@ -150,12 +156,19 @@ class AwayQueue(Queue):
             port.send(1, run.frame)
 
     def send_again(self, *, is_new_home: bool) -> None:
-        """A session has begun. What a home that has restarted since knows of earlier publishes nobody can say."""
+        """A session has begun. What a home that has restarted since knows of earlier publishes nobody can say, unless the queue
+        is mirrored: then its log tells."""
         for run in list(self.unconfirmed.values()):
-            if run.is_sent and is_new_home:
+            if run.is_sent and is_new_home and not self.is_mirrored:
                 self._give_up(run)
             else:
+                run.settle(self._oldest(run))
                 self._send(run)
+
+    def _oldest(self, run: Run) -> i64:
+        for first in self.unconfirmed:
+            return first
+        return run.first
 
     def confirmed(self, first: i64, refused: list[int]) -> None:
         run = self.unconfirmed.pop(first, None)
@@ -182,7 +195,7 @@ class AwayQueue(Queue):
 
     def wait_for_chunk(self, waiter: Barrier) -> None:
         """Wait until the home has made stable what is gathered here."""
-        if self.embassy.is_gone or (self.fences and self.fences[-1] is waiter):
+        if self.is_hopeless() or (self.fences and self.fences[-1] is waiter):
             return
         waiter.outstanding += 1
         self.fences.append(waiter)

@@ -74,10 +74,22 @@ class Embassy:
         for queue in list(self.queues.values()):
             if queue.unconfirmed:
                 queue.send_again(is_new_home=is_new_home)
+        self._resume(None)
+
+    def begin(self, queue: AwayQueue, *, is_new_home: bool) -> None:
+        """A queue has its home there now, and there is a session already."""
+        if queue.unconfirmed:
+            queue.send_again(is_new_home=is_new_home)
+        self._resume(queue)
+
+    def _resume(self, queue: AwayQueue | None) -> None:
+        """Consumers, then requests, of one queue or of all."""
         for consumer in list(self.consumers.values()):
-            if consumer.is_known:
+            if consumer.is_known and (queue is None or consumer.away is queue):
                 self.ask(ConsumeRequest(consumer, no_wait=True, is_again=True))
         for id, request in list(self.requests.items()):
+            if queue is not None and request.queue is not queue:
+                continue
             channel = request.channel
             if channel is not None and channel.is_gone():
                 del self.requests[id]           # nobody would settle what it brings
@@ -103,13 +115,19 @@ class Embassy:
             self.close()
         self.is_gone = True
         for queue in list(self.queues.values()):
-            queue.give_up()
-        requests = list(self.requests.values())
-        self.requests.clear()
-        for request in requests:
-            request.home_gone()
+            if queue.is_hopeless():
+                self.give_up(queue)
+
+    def give_up(self, queue: AwayQueue) -> None:
+        """Nobody will answer for this queue."""
+        queue.give_up()
+        for id, request in list(self.requests.items()):
+            if request.queue is queue:
+                del self.requests[id]
+                request.home_gone()
         for consumer in list(self.consumers.values()):
-            self.lost(consumer)
+            if consumer.away is queue:
+                self.lost(consumer)
 
     # --- what goes out ----------------------------------------------------------------------------------------
 
@@ -147,7 +165,7 @@ class Embassy:
 
     def fence(self, queue: AwayQueue, waiters: list[Barrier]) -> None:
         request = FenceRequest(queue, waiters)
-        if self.is_gone:
+        if queue.is_hopeless():
             request.home_gone()
             return
         id = self.forwarding.next_id()

@@ -11,12 +11,14 @@ from mypy_extensions import i64
 
 from mirrormq.broker.forward.codec import ANSWER, CANCELLED, CONFIRM, DELIVER, REPLY, encode_message, encode_text
 from mirrormq.broker.forward.embassy import Embassy
+from mirrormq.broker.forward.loop import LoopPort
 from mirrormq.broker.forward.reception import Reception
 
 if TYPE_CHECKING:
     from mirrormq.broker.broker import Broker
     from mirrormq.broker.channel import Channel
     from mirrormq.broker.connection import Connection
+    from mirrormq.broker.forward.away import AwayQueue
     from mirrormq.broker.forward.port import PeerPort
     from mirrormq.broker.message import Message
     from mirrormq.broker.queue import Queue
@@ -36,6 +38,8 @@ class Forwarding:
         self.last_id: i64 = 0
         self.last_consumer: i64 = 0
         self.own_publisher: i64 = 0
+        self.mirrored: dict[int, AwayQueue] = {}    # by id: whoever leads them
+        self.loop: LoopPort | None = None           # to mirrored queues that lead here
 
     def next_id(self) -> i64:
         """For requests and channels of this node."""
@@ -56,7 +60,31 @@ class Forwarding:
         embassy = self.embassies.get(name)
         if embassy is None:
             embassy = self.embassies[name] = Embassy(self, name)
+            if name == self.broker.node_name:
+                self.loop = LoopPort(name)
+                self.receptions[name] = Reception(self, self.loop)
+                embassy.open(self.loop, 1)
         return embassy
+
+    def is_gone(self, name: str) -> bool:
+        embassy = self.embassies.get(name)
+        return embassy is not None and embassy.is_gone
+
+    def bring_home(self) -> None:
+        """What this node's clients want of queues that lead here is done before the turn's work."""
+        loop = self.loop
+        if loop is not None:
+            self.embassies[loop.name].flush()
+            self._go_round(loop)
+
+    def _go_round(self, loop: LoopPort) -> None:
+        frames = loop.frames
+        while frames:
+            kind, payload = frames.popleft()
+            self.received(loop.name, kind, payload)
+
+    def has_more(self) -> bool:
+        return self.loop is not None and len(self.loop.frames) > 0
 
     # --- sessions ---------------------------------------------------------------------------------------------
 
@@ -82,6 +110,9 @@ class Forwarding:
         """It is down, as far as the cluster knows: nobody waits for it any longer. A new session makes it well again."""
         self.link_down(name)
         self.embassy(name).gone()
+        for queue in list(self.mirrored.values()):
+            if queue.embassy.is_gone and queue.is_hopeless():
+                queue.embassy.give_up(queue)
         self.broker.schedule()
 
     def is_linked(self, name: str) -> bool:
@@ -124,6 +155,8 @@ class Forwarding:
                 embassy.flush()
         for reception in self.receptions.values():
             reception.flush()
+        if self.loop is not None:
+            self._go_round(self.loop)
 
     def tick(self) -> None:
         """Now and then: work that waits for a queue which does not appear is given up."""
@@ -138,6 +171,11 @@ class Forwarding:
         for reception in self.receptions.values():
             if queue.log_id in reception.parked:
                 reception.queue_known(queue.log_id)
+
+    def drop_parked(self, log_id: int) -> None:
+        """Another node leads this queue: what waited here for it is sent there."""
+        for reception in self.receptions.values():
+            reception.parked.pop(log_id, None)
 
     def queue_deleted(self, log_id: int) -> None:
         if len(self.deleted) >= DELETED_KEPT:

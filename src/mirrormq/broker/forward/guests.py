@@ -103,6 +103,7 @@ class GuestConsumer(Consumer):
                          arguments=arguments)
         self.id: i64 = id
         self.stay: Stay = stay
+        self.guest: GuestChannel = channel
         self.credit: i64 = WINDOW       # the last message may go beyond it, so the largest fits a whole window
 
     def is_ready(self) -> bool:

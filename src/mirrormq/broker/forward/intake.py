@@ -12,7 +12,7 @@ from mirrormq.broker.forward.answers import RunBarrier
 from mirrormq.broker.forward.codec import MESSAGE, MESSAGE_SIZE, RUN, RUN_SIZE, SAME, encode_confirmed, properties_of
 from mirrormq.broker.forward.runs import Publisher
 from mirrormq.broker.message import InfoCache, Message
-from mirrormq.broker.queue import Queue
+from mirrormq.broker.queue import DROP_HEAD, Queue
 
 if TYPE_CHECKING:
     from mirrormq.broker.forward.reception import Reception
@@ -25,14 +25,19 @@ def take_run(reception: Reception, queue: Queue | None, payload: bytes) -> None:
         reception.confirms.append(encode_confirmed(log_id, first, lost))
         return
     known = _publisher(reception, queue, publisher)
+    if queue.ring is not None and first > known.last + 1 and first > settled:
+        return                          # one before it is missing and comes again, and this one behind it
     known.settled(settled)
     barrier = RunBarrier(reception, log_id, first, count)
     before = len(known.refused)
     if known.last >= first:             # sent again after a broken link
-        barrier.refused = [sequence for sequence in known.refused if first <= sequence < first + count]
+        barrier.refused = _refused(queue, known, first, first + count)
         queue.wait_for_chunk(barrier)
     if first + count > known.last + 1:
+        if queue.ring is not None:
+            queue.origin = publisher
         _enqueue(queue, payload, first, count, known, barrier, reception.forwarding.broker.infos)
+        queue.origin = 0
     if len(known.refused) > before:
         barrier.refused = barrier.refused + known.refused[before:]
     barrier.outstanding -= 1
@@ -56,13 +61,22 @@ def _enqueue(queue: Queue, payload: bytes, first: i64, count: i64, known: Publis
         at += content_length
         if sequence > known.last:
             known.last = sequence
+            queue.origin_sequence = sequence
             if not queue.publish(Message(content, address, infos.get(properties_of(content)), size), barrier):
                 known.refused.append(sequence)
         sequence += 1
 
 
+def _refused(queue: Queue, known: Publisher, first: i64, end: i64) -> list[int]:
+    """Of a run that is here already, what was not taken. A leader that has just taken over may not know."""
+    refused = [sequence for sequence in known.refused if first <= sequence < end]
+    if first <= known.uncertain and queue.settings.overflow != DROP_HEAD:
+        refused += range(first, min(end, known.uncertain + 1))
+    return refused
+
+
 def _publisher(reception: Reception, queue: Queue, publisher: int) -> Publisher:
-    """Seam: a mirrored queue will find these in its log, so that the next leader knows them."""
+    """What the queue knows of a node's publishes; a mirrored one found it in its log when it took over."""
     known = queue.publishers.get(publisher)
     if known is None:
         reception.forwarding.note_publisher(reception.guests.name, publisher)

@@ -125,6 +125,14 @@ class Reception:
             stay.requeue_of(None)
         self.stays.clear()
 
+    def forget(self, log_id: i64) -> None:
+        """That queue leads here no more: its guests go to who does."""
+        self.parked.pop(log_id, None)
+        stay = self.stays.pop(log_id, None)
+        if stay is not None:
+            for tag in list(stay.unacked):
+                stay.take(tag)
+
     # --- queues that are here, and those that may come --------------------------------------------------------
 
     def _for_queue(self, log_id: i64, kind: int, payload: bytes) -> None:
@@ -145,7 +153,10 @@ class Reception:
 
     def tick(self, now: i64) -> None:
         for log_id in [log_id for log_id, waiting in self.parked.items() if now - waiting[0].since > PATIENCE]:
-            self.queue_known(log_id)
+            if log_id in self.forwarding.mirrored:
+                del self.parked[log_id]         # it goes to the queue's leader, whoever that is by now
+            else:
+                self.queue_known(log_id)
 
     def _handle(self, queue: Queue | None, kind: int, payload: bytes) -> None:
         if kind == PUBLISH:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from mypy_extensions import i64
 
-from mirrormq.broker.forward.codec import MESSAGE, RUN, SAME
+from mirrormq.broker.forward.codec import MESSAGE, RUN, RUN_SIZE, SAME
 
 if TYPE_CHECKING:
     from mirrormq.broker.message import Message
@@ -26,6 +26,7 @@ class Publisher:
     def __init__(self) -> None:
         self.last: i64 = 0
         self.refused: list[int] = []
+        self.uncertain: i64 = 0         # up to here it is known from the log, which does not tell what was refused
 
     def settled(self, below: i64) -> None:
         if self.refused:
@@ -82,6 +83,11 @@ class Run:
         head = RUN.pack(log_id, publisher, self.first, settled, self.count)
         self.frame = head + b"".join(self.pieces)
         self.pieces = []
+
+    def settle(self, settled: i64) -> None:
+        """All before that one were answered meanwhile."""
+        log_id, publisher, first, _, count = RUN.unpack_from(self.frame, 0)
+        self.frame = RUN.pack(log_id, publisher, first, settled, count) + self.frame[RUN_SIZE:]
 
     def refuse(self, sequence: i64) -> None:
         """One of them was not taken."""

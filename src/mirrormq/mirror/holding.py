@@ -1,0 +1,347 @@
+"""One mirrored queue on this node: its machine, its log, and, where it leads, the queue that serves. Compiled.
+
+Rules
+ 1. The machine decides; here is done what it asks for, in its order, before it hears of anything else.
+ 2. The log is folded as far as it is stable (`trail`), on every holder: for snapshots, full sync, and taking over.
+    Only who takes over folds all of it.
+ 3. A write is durable for the machine in the generation in which it was made: a cut makes void what was written before it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from mirrormq.broker.forward.away import AwayQueue
+from mirrormq.broker.ports import RingPort
+from mirrormq.broker.queue import Queue
+from mirrormq.log import lives
+from mirrormq.log.backfill import live_messages
+from mirrormq.log.chunk import decode_chunk
+from mirrormq.log.dissolve import unfilled
+from mirrormq.log.errors import CannotCut, QueueDamaged
+from mirrormq.log.snapshot import Snapshot
+from mirrormq.log.trail import Trail, trail_from
+from mirrormq.mirror.machine.effects import (
+    Append,
+    BecameLeader,
+    BeginAt,
+    CutTail,
+    Effect,
+    Hold,
+    InstallPiece,
+    NewEpoch,
+    ProposeView,
+    ReadBackfill,
+    ReadLog,
+    Released,
+    Send,
+    Stable,
+    Standing,
+    SteppedDown,
+)
+from mirrormq.mirror.machine.inputs import Appended, BackfillRead, Input, LogRead, PieceInstalled, Trimmed
+from mirrormq.mirror.machine.lineage import Lineage
+from mirrormq.mirror.machine.records import Batch, View
+from mirrormq.mirror.machine.state import LEADER, OUTSIDE, State
+from mirrormq.mirror.machine.step import step
+
+if TYPE_CHECKING:
+    from mirrormq.mirror.rings import Rings
+
+UNFOLDED: Final = 8 << 20           # bytes of chunks kept for folding; beyond that they are read from the log again
+
+
+class Holding(RingPort):
+    def __init__(self, rings: Rings, front: AwayQueue, revision: int) -> None:
+        self.rings: Rings = rings
+        self.front: AwayQueue = front
+        self.log_id: int = front.log_id
+        self.revision: int = revision               # of the record that holds the machine's view
+        self.state: State = State(rings.me)
+        self.queue: Queue | None = None             # that serves, where this node leads
+        self.trail: Trail | None = trail_from(front.log_id, None)
+        self.saved: Snapshot | None = None          # the last state that the log was given, or that was found in it
+        self.unfolded: deque[tuple[int, bytes]] = deque()
+        self.unfolded_bytes: int = 0
+        self.is_behind: bool = False                # chunks between the trail and what is unfolded are only in the log
+        self.forgotten_below: int = 0
+        self.backfills: list[ReadBackfill] = []     # that wait until enough is stable
+        self.woken_at: float = 1e18                 # when it is in the timers
+        self.appended_bytes: int = 0                # since it was last looked at
+        self.marks: deque[tuple[float, int]] = deque()      # where the log stood, from time to time
+        self.last_piece: InstallPiece | None = None
+        self.unfinished: Snapshot | None = None     # the state that a full sync has brought, for which the log is not far enough
+        self.released: str = ""
+        self.sentence: str = ""
+        self.led_since: float = 0.0
+
+    # --- the queue's side -------------------------------------------------------------------------------------------
+
+    def append(self, first_index: int, count: int, chunk: bytes, *, waits: bool) -> None:
+        assert self.state.role == LEADER, "who does not lead appends nothing"
+        self._write(first_index, count, chunk, self.state.generation)
+        self.rings.give(self, Appended(Batch(self.state.epoch, first_index, count, chunk, waits)))
+
+    def _write(self, first: int, count: int, chunk: bytes, generation: int) -> None:
+        rings = self.rings
+        rings.log.append(self.log_id, first, count, chunk, sync=True)
+        last = first + count - 1
+        rings.note_write(self, last, generation)
+        size = len(chunk)
+        self.appended_bytes += size
+        if self.is_behind or self.trail is None:
+            return
+        self.unfolded.append((last, chunk))
+        self.unfolded_bytes += size
+        if self.unfolded_bytes > UNFOLDED:
+            self._leave_to_log()
+
+    # --- the machine ------------------------------------------------------------------------------------------------
+
+    def take(self, given: Input, now: float) -> None:
+        """Let the machine have it, and do what it says."""
+        effects = step(self.state, given, now)
+        for effect in effects:
+            self._perform(effect)
+        if self.unfolded and self.unfolded[0][0] <= self.state.stable:
+            self._fold()
+        if self.backfills:
+            self._answer_backfills()
+        if self.unfinished is not None:
+            self.finish_sync()
+
+    def _perform(self, effect: Effect) -> None:
+        if isinstance(effect, Send):
+            self.rings.send(effect.to, self.log_id, effect.message)
+        elif isinstance(effect, Append):
+            batch = effect.batch
+            self._write(batch.first, batch.count, batch.data, effect.generation)
+        elif isinstance(effect, Stable):
+            queue = self.queue
+            if queue is not None:
+                queue.reach(effect.durable, effect.received, is_enough=effect.enough)
+        elif isinstance(effect, ReadLog):
+            self._read_log(effect)
+        elif isinstance(effect, ProposeView):
+            self.rings.host.propose(self, effect.view)
+        elif isinstance(effect, ReadBackfill):
+            self.backfills.append(effect)
+        elif isinstance(effect, InstallPiece):
+            self.last_piece = effect
+            self.rings.host.install(self, effect)
+        else:
+            self._perform_rarely(effect)
+
+    def _perform_rarely(self, effect: Effect) -> None:
+        if isinstance(effect, CutTail):
+            self._cut(effect)
+        elif isinstance(effect, BeginAt):
+            self._begin(effect)
+        elif isinstance(effect, BecameLeader):
+            self.rings.lead(self, effect)
+        elif isinstance(effect, NewEpoch):
+            if self.queue is not None:
+                self.queue.builder.epoch = effect.epoch
+        elif isinstance(effect, SteppedDown):
+            self.rings.step_down(self, effect)
+        elif isinstance(effect, Hold):
+            self._hold(is_held=effect.on)
+        elif isinstance(effect, Standing):
+            self._stand(effect)
+        elif isinstance(effect, Released):
+            self.released = effect.why
+            self.rings.host.release(self)
+        else:
+            raise AssertionError(f"nobody does {effect!r}")
+
+    def _hold(self, *, is_held: bool) -> None:
+        queue = self.queue
+        if queue is not None:
+            queue.is_held = is_held
+            queue.activate()
+            self.rings.broker.schedule()
+
+    def _stand(self, effect: Standing) -> None:
+        self.sentence = effect.sentence
+        desired = self.state.desired
+        queue = self.queue
+        if queue is not None:
+            queue.is_enough = desired is None or len(self.state.view.ring) >= desired.min_in_sync
+
+    # --- folding ----------------------------------------------------------------------------------------------------
+
+    def _fold(self) -> None:
+        """As far as it is stable."""
+        trail = self.trail
+        if trail is None:
+            return
+        unfolded = self.unfolded
+        stable = self.state.stable
+        while unfolded and unfolded[0][0] <= stable:
+            last, chunk = unfolded.popleft()
+            self.unfolded_bytes -= len(chunk)
+            if last >= trail.next_index:
+                trail.fold(chunk)
+
+    def _leave_to_log(self) -> None:
+        self.is_behind = True
+        self.unfolded.clear()
+        self.unfolded_bytes = 0
+
+    def catch_up(self, upto: int) -> None:
+        """Fold everything up to there; raises QueueDamaged."""
+        trail = self.trail
+        assert trail is not None
+        if not self.is_behind:
+            while self.unfolded and self.unfolded[0][0] <= upto:
+                last, chunk = self.unfolded.popleft()
+                self.unfolded_bytes -= len(chunk)
+                if last >= trail.next_index:
+                    trail.fold(chunk)
+        if trail.next_index <= upto:
+            if not trail.catch_up(self.rings.store, upto):
+                raise QueueDamaged(f"the log of '{self.front.name}' does not hold index {trail.next_index}")
+            self._leave_to_log()
+        if self.is_behind:
+            self._reload(trail.next_index)
+
+    def _reload(self, first: int) -> None:
+        """What the log has behind the trail, if it is not too much to keep."""
+        for data in lives.read_chunks(self.rings.store, self.log_id, first, UNFOLDED // 2):
+            chunk = decode_chunk(data, 0)
+            first = chunk.next_index
+            self.unfolded.append((first - 1, data))
+            self.unfolded_bytes += len(data)
+        if first > self.state.end:
+            self.is_behind = False
+        else:
+            self._leave_to_log()
+
+    def make_do(self) -> Trail:
+        """Lead with a log that was never whole: what it has is all there is."""
+        store = self.rings.store
+        queue = store.queue(self.log_id)
+        self.saved = None if queue is None else unfilled(queue)
+        if self.saved is not None:
+            lives.finish_install(store, self.log_id, self.saved)
+            self.rings.log.has_written()
+        self.trail = trail_from(self.log_id, self.saved)
+        self._leave_to_log()
+        return self.trail
+
+    def snapshot(self) -> Snapshot | None:
+        """Of what is stable; None while there is nothing newer to be had than what was said before."""
+        trail = self.trail
+        if trail is None or not self.state.whole:
+            return self.saved
+        if self.is_behind and trail.next_index <= self.state.stable:
+            self.catch_up(self.state.stable)
+        if trail.next_index - 1 <= self.state.stable:
+            self.saved = trail.snapshot()
+        return self.saved
+
+    # --- the log ----------------------------------------------------------------------------------------------------
+
+    def _read_log(self, effect: ReadLog) -> None:
+        batches: list[Batch] = []
+        for data in lives.read_chunks(self.rings.store, self.log_id, effect.first, effect.limit):
+            chunk = decode_chunk(data, 0)
+            batches.append(Batch(chunk.epoch, chunk.first_index, chunk.count, data))
+        if not batches:
+            self.rings.give(self, Trimmed(lives.lineage(self.rings.store, self.log_id).first_kept))
+        self.rings.give(self, LogRead(effect.to, effect.nonce, batches))
+
+    def _cut(self, effect: CutTail) -> None:
+        rings = self.rings
+        try:
+            path = lives.cut(rings.store, self.log_id, effect.keep, effect.why, rings.broker.now)
+        except CannotCut as fault:
+            rings.host.report("error", f"queue '{self.front.name}' in vhost '{self.front.vhost}': {fault}")
+            raise
+        rings.log.has_written()
+        self._rewind(effect.keep)
+        if path is not None:
+            rings.host.quarantined(self, effect.why)
+
+    def _rewind(self, keep: int) -> None:
+        """The log ends earlier than it did."""
+        trail = self.trail
+        self._leave_to_log()
+        if trail is not None and trail.next_index > keep + 1:
+            self.trail = trail_from(self.log_id, self.saved)
+
+    def _begin(self, effect: BeginAt) -> None:
+        rings = self.rings
+        state = self.snapshot() if self.trail is not None and effect.first > 1 else None
+        lives.begin_at(rings.store, self.log_id, effect.first, effect.before, state)
+        rings.log.has_written()
+        self._leave_to_log()
+        self.unfinished = None
+        self.saved = None
+        self.trail = None if effect.first > 1 else trail_from(self.log_id, None)
+        self.is_behind = False
+
+    def installed(self, piece: InstallPiece, state: Snapshot | None) -> None:
+        """A piece of a full sync is on disk; the last one has brought the source's state."""
+        if state is None:
+            self.rings.give(self, PieceInstalled(piece.base, piece.next, piece.done))
+        else:
+            self.unfinished = state
+            self.finish_sync()
+
+    def finish_sync(self) -> None:
+        """The log must have come as far as the state that was brought."""
+        state = self.unfinished
+        piece = self.last_piece
+        if state is None or piece is None or not lives.finish_install(self.rings.store, self.log_id, state):
+            return
+        self.unfinished = None
+        self.rings.log.has_written()
+        self.saved = state
+        self.trail = trail_from(self.log_id, state)
+        self._leave_to_log()
+        self.rings.give(self, PieceInstalled(piece.base, piece.next, piece.done))
+
+    def _answer_backfills(self) -> None:
+        trail = self.trail
+        waiting = self.backfills
+        self.backfills = []
+        for wanted in waiting:
+            if trail is None or self.state.role == OUTSIDE:
+                continue
+            if self.is_behind:
+                self.catch_up(self.state.stable)
+            if trail.next_index < wanted.base:
+                self.backfills.append(wanted)
+                continue
+            state = trail.snapshot()
+            piece = live_messages(self.rings.store, self.log_id, state, wanted.position, wanted.base, wanted.limit,
+                                  self.forgotten_below)
+            self.rings.give(self, BackfillRead(wanted.to, wanted.nonce, wanted.base, piece.next, piece.data, piece.done,
+                                               state.next_index - 1))
+
+
+def machine_lineage(found: lives.Lineage) -> Lineage:
+    """The machine may go back no further than the log can."""
+    lineage = Lineage()
+    lineage.base = found.base
+    lineage.end = found.end
+    lineage.epochs = found.epochs
+    lineage.firsts = found.firsts
+    return lineage
+
+
+def view_from(record: dict[str, object]) -> View:
+    """As the store has it."""
+    ring = record["ring"]
+    learners = record["learners"]
+    epoch = record["epoch"]
+    wish = record["wish"]
+    assert isinstance(ring, list) and isinstance(learners, list) and isinstance(epoch, int) and isinstance(wish, int)
+    return View(epoch, tuple(ring), tuple(learners), str(record["reason"]), bool(record["stopped"]), bool(record["forced"]), wish)
+
+
+def view_record(view: View) -> dict[str, object]:
+    return {"epoch": view.epoch, "ring": list(view.ring), "learners": list(view.learners), "reason": view.reason,
+            "stopped": view.stopped, "forced": view.forced, "wish": view.wish}

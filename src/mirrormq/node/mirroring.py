@@ -1,0 +1,332 @@
+"""Mirrored queues in the node: their views in the store, their frames on the links, their timers, and what policies want.
+
+Rules
+ 1. A view is part of its queue's record. It changes only by a transaction on the record's revision; many go in one round trip.
+ 2. Every change of a policy, of who is up, or of a view is followed by working out anew what the policy wants: level-triggered.
+ 3. Whoever stops hands its queues over first, while its links are up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from mirrormq.broker.forward.away import AwayQueue
+from mirrormq.broker.metadata import Record, key
+from mirrormq.broker.queue import Queue
+from mirrormq.broker.registry import first_view, record_of
+from mirrormq.cluster.coordination import CoordinationError, Item, Put, Transaction, Unchanged
+from mirrormq.cluster.link import BULK, RING
+from mirrormq.cluster.replica import METADATA
+from mirrormq.cluster.wishes import Nodes, Standing, desired, first_ring
+from mirrormq.log.backfill import install_piece
+from mirrormq.log.fold import RecoveredQueue
+from mirrormq.log.syncer import Worker
+from mirrormq.mirror.holding import Holding, view_from, view_record
+from mirrormq.mirror.machine.effects import BecameLeader, InstallPiece
+from mirrormq.mirror.machine.inputs import HandOver, ProposalFailed, SetDesired, Sync
+from mirrormq.mirror.machine.records import Desired, View
+from mirrormq.mirror.machine.state import LEADER, OUTSIDE
+from mirrormq.mirror.rings import RingHost, Rings
+from mirrormq.node.cluster import MACHINE
+
+if TYPE_CHECKING:
+    from mirrormq.node.runtime import Runtime
+
+ROUND: Final = 500              # views in one round trip
+HAND_OVER: Final = 3.0          # seconds that a stop waits for others to take over
+LOOK: Final = 0.5               # seconds between two looks at the store's reachability
+
+
+class Mirroring(RingHost):
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._broker = runtime.broker
+        self._cluster = runtime.cluster
+        self._loop = asyncio.get_running_loop()
+        self.rings = Rings(runtime.broker, self, runtime.log, runtime.log.store)
+        self._views: dict[int, tuple[AwayQueue, Record, int]] = {}     # seen before the log was open
+        self._turned: dict[int, Queue] = {}                            # queues of this node that are becoming mirrored ones
+        self._proposals: list[tuple[AwayQueue | Queue, Record, int, int]] = []
+        self._has_proposals = asyncio.Event()
+        self._is_open = False
+        self._is_stopping = False
+        self._is_due = False
+        self._is_reachable = True
+        self._released = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        self._worker: Worker | None = None
+        self._installing: dict[int, asyncio.Lock] = {}
+
+    # --- starting and stopping --------------------------------------------------------------------------------------
+
+    def start(self, found: dict[int, RecoveredQueue], *, is_new_disk: bool) -> None:
+        """The log is open: take up every queue that this node holds."""
+        self._is_open = True
+        self._worker = Worker(self._loop, self._runtime.log.store.lock_fd)
+        views, self._views = self._views, {}
+        for log_id, (front, record, revision) in views.items():
+            view = view_from(record)
+            if view.holds(self.rings.me):
+                recovered = found.get(log_id)
+                self.rings.hold(front, view, revision, is_fresh=False, is_amnesiac=is_new_disk and view.epoch > 1,
+                                saved=None if recovered is None else recovered.since)
+
+    def run(self) -> None:
+        self._cluster.spawn(self._propose(), "proposing views")
+        self._cluster.spawn(self._watch_store(), "minding the store")
+        self.look_again()
+
+    async def hand_over(self) -> None:
+        """Before the node stops: the others take over what it leads."""
+        self._is_stopping = True
+        if not self._cluster.neighbours:
+            return
+        for holding in list(self.rings.by_id.values()):
+            holding.released = ""
+            self.rings.give(holding, HandOver("", leave=True))
+        self._broker.schedule()
+        try:
+            async with asyncio.timeout(HAND_OVER):
+                while any(not holding.released for holding in self.rings.by_id.values()):
+                    self._released.clear()
+                    await self._released.wait()
+        except TimeoutError:
+            waiting = [holding.front.name for holding in self.rings.by_id.values() if not holding.released]
+            self.report("warning", f"stopping although {len(waiting)} mirrored queues could not be handed over in time")
+
+    async def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._worker is not None:
+            self._worker.close()
+
+    # --- for the broker ---------------------------------------------------------------------------------------------
+
+    def ring_for(self, vhost: str, name: str, home: str) -> list[str]:
+        from mirrormq.broker.policy import merge
+        from mirrormq.broker.records import policies_for
+        definition = merge(*policies_for(self._broker, vhost, name, "queue"))
+        return first_ring(definition, home, self._nodes(home).running, _pick) if "ha-mode" in definition else []
+
+    def hosts(self, log_id: int, queue: Queue) -> None:
+        """Everything that it gathered is in its log before it belongs to a ring."""
+        if self._broker.active:
+            self._broker.turn()
+        self._runtime.log.put_snapshot(queue.snapshot(final=False))
+        self._turned[log_id] = queue
+
+    def view_seen(self, front: AwayQueue, record: Record, revision: int) -> None:
+        if not self._is_open:
+            self._views[front.log_id] = (front, record, revision)
+            return
+        view = view_from(record)
+        holding = self.rings.by_id.get(front.log_id)
+        if holding is not None:
+            self.rings.view_seen(holding, view, revision)
+        elif view.holds(self.rings.me):
+            queue = self._turned.pop(front.log_id, None)
+            saved = None if queue is None else queue.snapshot(final=False)
+            self.rings.hold(front, view, revision, is_fresh=True, saved=saved, queue=queue)
+        self.look_again()
+
+    def queue_gone(self, log_id: int) -> None:
+        self._views.pop(log_id, None)
+        self._turned.pop(log_id, None)
+        self.rings.forget(log_id)
+
+    # --- what policies want -----------------------------------------------------------------------------------------
+
+    def look_again(self) -> None:
+        """Policies, members or views have changed."""
+        if self._is_open and not self._is_due:
+            self._is_due = True
+            self._loop.call_soon(self._reconcile)
+
+    def _reconcile(self) -> None:
+        self._is_due = False
+        if self._is_stopping:
+            return
+        for holding in list(self.rings.by_id.values()):
+            self._wish(holding)
+        for vhost in self._broker.vhosts.values():
+            for queue in vhost.queues.values():
+                if not queue.is_away and not queue.exclusive and "ha-mode" in queue.effective_policy:
+                    self._begin_mirroring(queue)
+
+    def _wish(self, holding: Holding) -> None:
+        wanted = self._desired(holding)
+        if wanted is not None and not _same(wanted, holding.state.desired):
+            self.rings.give(holding, SetDesired(wanted))
+
+    def _desired(self, holding: Holding) -> Desired | None:
+        view = holding.state.view
+        if not view.ring:
+            return None
+        now = Standing(view.ring[0], view.ring[1:] + view.learners, view.ring[1:])
+        rate = self._runtime.config.mirroring_sync_max_throughput
+        return desired(holding.front.effective_policy, now, self._nodes(view.ring[0]), _pick, rate=rate,
+                       revision=self._cluster.replica.revision)
+
+    def _nodes(self, leader: str) -> Nodes:
+        membership = self._cluster.membership
+        running = sorted({*membership.running, self.rings.me}, key=lambda name: (name != leader, name))
+        return Nodes(tuple(membership.members), tuple(running))
+
+    def _begin_mirroring(self, queue: Queue) -> None:
+        if not any(proposal[0] is queue for proposal in self._proposals):
+            self._proposals.append((queue, first_view([self.rings.me]), queue.revision, 0))
+            self._has_proposals.set()
+
+    # --- for the rings ----------------------------------------------------------------------------------------------
+
+    def now(self) -> float:
+        return self._loop.time()
+
+    def send(self, node: str, payload: bytes, *, is_bulk: bool) -> None:
+        neighbour = self._cluster.neighbours.get(node)
+        if neighbour is not None:
+            neighbour.peer.send(BULK if is_bulk else RING, MACHINE, payload)
+
+    def propose(self, holding: Holding, view: View) -> None:
+        self._proposals.append((holding.front, view_record(view), holding.revision, view.epoch))
+        self._has_proposals.set()
+
+    def install(self, holding: Holding, piece: InstallPiece) -> None:
+        self._cluster.spawn(self._install(holding, piece), "installing a piece of a full sync")
+
+    async def _install(self, holding: Holding, piece: InstallPiece) -> None:
+        store, worker = self._runtime.log.store, self._worker
+        assert worker is not None
+        async with self._installing.setdefault(holding.log_id, asyncio.Lock()):
+            steps = install_piece(store, holding.log_id, piece.data, piece.next)
+            state = await self._runtime.log.take_steps(steps, worker)
+        if self.rings.by_id.get(holding.log_id) is holding:
+            holding.installed(piece, state)
+            self._broker.schedule()
+
+    def release(self, holding: Holding) -> None:
+        if holding.state.role == OUTSIDE:
+            self._loop.call_soon(self._forget_if_outside, holding)
+        self._released.set()
+
+    def _forget_if_outside(self, holding: Holding) -> None:
+        if self.rings.by_id.get(holding.log_id) is holding and holding.state.role == OUTSIDE:
+            self.rings.forget(holding.log_id)
+            self._broker.schedule()
+
+    def wake_at(self, when: float) -> None:
+        if self._timer is not None:
+            if self._timer_at <= when:
+                return
+            self._timer.cancel()
+        self._timer_at = when
+        self._timer = self._loop.call_at(when, self._wake)
+
+    def _wake(self) -> None:
+        self._timer = None
+        self._runtime.tick()
+        self.rings.tick()
+        self._broker.schedule()
+
+    def led(self, holding: Holding, effect: BecameLeader, requeued: int) -> None:
+        front = holding.front
+        self.report("info", f"queue '{front.name}' in vhost '{front.vhost}': {effect.why or 'leads here'}")
+
+    def quarantined(self, holding: Holding, why: str) -> None:
+        front = holding.front
+        self.report("warning", f"queue '{front.name}' in vhost '{front.vhost}': {why}; they are in quarantine")
+
+    def report(self, level: str, text: str) -> None:
+        self._runtime.report(level, text)
+
+    # --- the store --------------------------------------------------------------------------------------------------
+
+    async def _propose(self) -> None:
+        while True:
+            await self._has_proposals.wait()
+            batch, self._proposals = self._proposals[:ROUND], self._proposals[ROUND:]
+            if not self._proposals:
+                self._has_proposals.clear()
+            transactions = [_transaction(queue, record, revision) for queue, record, revision, _ in batch]
+            try:
+                outcomes = await self._cluster.store.transact_many(transactions)
+            except CoordinationError as fault:
+                outcomes = [fault] * len(batch)
+            self._runtime.tick()
+            for proposal, outcome in zip(batch, outcomes, strict=True):
+                if isinstance(outcome, CoordinationError):
+                    self._unheard(proposal[0].log_id, proposal[3])
+                elif outcome.succeeded:
+                    self._seen(proposal[0].log_id, proposal[1], outcome.revision)
+                else:
+                    self._lost(proposal[0], outcome.found)
+            self._broker.schedule()
+
+    def _seen(self, log_id: int, record: Record, revision: int) -> None:
+        """The machine need not wait until the store's watch tells it."""
+        holding = self.rings.by_id.get(log_id)
+        if holding is not None and record["epoch"] > holding.state.epoch:
+            self.rings.view_seen(holding, view_from(record), revision)
+
+    def _lost(self, queue: Queue, found: dict[str, Item]) -> None:
+        item = found.get(_place(queue))
+        if item is not None:
+            record = json.loads(item.value)
+            if record["id"] == queue.log_id and "view" in record:
+                self._seen(queue.log_id, record["view"], item.revision)
+
+    def _unheard(self, log_id: int, epoch: int) -> None:
+        holding = self.rings.by_id.get(log_id)
+        if holding is not None:
+            self.rings.give(holding, ProposalFailed(epoch))
+        else:
+            self._loop.call_later(LOOK, self.look_again)
+
+    async def _watch_store(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK)
+            is_reachable = self._cluster.store.reachability.is_reachable
+            if is_reachable != self._is_reachable:
+                self._is_reachable = is_reachable
+                self.rings.store_reachable(is_reachable=is_reachable)
+                self.look_again()
+                self._broker.schedule()
+
+    # --- for operators ----------------------------------------------------------------------------------------------
+
+    def leads(self, log_id: int) -> Holding | None:
+        holding = self.rings.by_id.get(log_id)
+        return holding if holding is not None and holding.state.role == LEADER else None
+
+    def sync(self, log_id: int, *, on: bool) -> None:
+        holding = self.leads(log_id)
+        if holding is not None:
+            self.rings.give(holding, Sync(on))
+
+
+def _place(queue: Queue) -> str:
+    return METADATA + key("queue", queue.vhost, queue.name)
+
+
+def _transaction(queue: Queue, view: Record, revision: int) -> Transaction:
+    place = _place(queue)
+    text = json.dumps(record_of(queue, view), ensure_ascii=True)
+    return Transaction([Unchanged(place, revision)], [Put(place, text)])
+
+
+def _same(one: Desired, other: Desired | None) -> bool:
+    return other is not None and all(getattr(one, name) == getattr(other, name) for name in _WISHES)
+
+
+_WISHES: Final = ("members", "leader", "automatic", "min_in_sync", "asynchronous", "promote_after_crash", "promote_after_stop",
+                  "rate")
+
+
+def _pick(names: Sequence[str], count: int) -> list[str]:
+    left = list(names)
+    return [left.pop(secrets.randbelow(len(left))) for _ in range(count)]
