@@ -58,8 +58,9 @@ class Consumers(Kind[Seat]):
     word = "consumers"
 
     def find(self, broker: Broker, scope: Scope) -> list[Seat]:
-        queues = [queue for name, vhost in sorted(broker.vhosts.items()) if scope.has_vhost(name)
-                  for _, queue in sorted(vhost.queues.items()) if not queue.is_away and queue.turns.everyone]
+        queues = [here for name, vhost in sorted(broker.vhosts.items()) if scope.has_vhost(name)
+                  for _, queue in sorted(vhost.queues.items())
+                  if (here := broker.serving(queue)) is not None and here.turns.everyone]
         seats = [seat for queue in queues for seat in _seats(queue)]
         if scope.channel is None:
             return seats
@@ -88,7 +89,8 @@ def _seats(queue: Queue) -> list[Seat]:
 
 def _seat_at(broker: Broker, place: Place) -> Seat | None:
     vhost = broker.vhosts.get(str(place[0]))
-    queue = None if vhost is None else vhost.queues.get(str(place[1]))
+    known = None if vhost is None else vhost.queues.get(str(place[1]))
+    queue = None if known is None else broker.serving(known)
     at = int(place[2])
     if queue is None or at >= len(queue.turns.everyone):
         return None

@@ -23,11 +23,11 @@ class Queues(Kind[Queue]):
     word = "queues"
 
     def find(self, broker: Broker, scope: Scope) -> list[Queue]:
-        return [queue for queue in known_queues(broker, scope) if not queue.is_away]
+        return [here for queue in known_queues(broker, scope) if (here := broker.serving(queue)) is not None]
 
     def pick(self, broker: Broker, places: Sequence[Place]) -> list[Queue | None]:
         found = [known_queue(broker, place) for place in places]
-        return [None if queue is None or queue.is_away else queue for queue in found]
+        return [None if queue is None else broker.serving(queue) for queue in found]
 
     def place(self, thing: Queue) -> Place:
         return (thing.vhost, thing.name)
@@ -64,7 +64,7 @@ class QueueCensus(Census[Queue]):
             return await self._by_names()
         found = await super().look()
         silent = [queue for queue in known_queues(self.state.broker, self.scope)
-                  if queue.is_away and queue.home not in self.answered]
+                  if self.state.broker.serving(queue) is None and queue.home not in self.answered]
         wanted = self._wanted(silent)
         key = self.order.keys(self.kind, show_down)
         more = await in_slices(wanted, lambda queue: Entry(queue.home, self.kind.place(queue), key(queue)))
@@ -101,8 +101,9 @@ class QueueCensus(Census[Queue]):
 
 async def show_alone(state: State, queue: Queue, query: Query) -> Json | None:
     """A queue with its consumers, as its home tells; None if it has gone meanwhile."""
-    if not queue.is_away:
-        return QueueView(state, query).show_whole(queue)
+    here = state.broker.serving(queue)
+    if here is not None:
+        return QueueView(state, query).show_whole(here)
     query = {name: value for name, value in query.items() if name != "columns"}
     rows = await ask_rows(state, queue.home, QUEUES, [QUEUES.place(queue)], query, is_whole=True)
     if rows is None:

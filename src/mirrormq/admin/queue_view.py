@@ -125,10 +125,17 @@ def state_of(queue: Queue) -> str:
 
 
 def mirrors_of(queue: Queue) -> Json:
-    """A queue that a policy mirrors shows where; on a node alone there is nowhere."""
+    """A queue that a policy mirrors shows where, as far as those nodes are up."""
     if "ha-mode" not in queue.effective_policy:
         return {}
-    return {"recoverable_slaves": [], "slave_nodes": [], "synchronised_slave_nodes": []}
+    forwarding = queue.broker.forwarding
+    front = forwarding.mirrored.get(queue.log_id)
+    if front is None:
+        return {"recoverable_slaves": [], "slave_nodes": [], "synchronised_slave_nodes": []}
+    synced = [node for node in front.holders[1:] if not forwarding.is_gone(node)]
+    learning = [node for node in front.learners if not forwarding.is_gone(node)]
+    recoverable = list(front.holders[1:] + front.learners) if queue.durable else None
+    return {"recoverable_slaves": recoverable, "slave_nodes": synced + learning, "synchronised_slave_nodes": synced}
 
 
 def _bytes(queue: Queue) -> Json:

@@ -91,9 +91,11 @@ async def purge_queue(call: Call) -> Answer:
 
 async def _at_home(call: Call, queue: Queue, what: str, **conditions: bool) -> None:
     """For a caller who needs no permissions: what is to be done is done by the node that has the queue."""
-    if not isinstance(queue, AwayQueue):
-        told = await DEEDS[what](call.state, queue, conditions)
+    here = call.state.broker.serving(queue)
+    if here is not None:
+        told = await DEEDS[what](call.state, here, conditions)
     else:
+        assert isinstance(queue, AwayQueue)
         about = {"vhost": queue.vhost, "name": queue.name, "conditions": conditions}
         told = await call.runtime.cluster.ask(queue.home, what, about)
         if told is None:
@@ -127,8 +129,9 @@ DEEDS: Final = {"delete": _delete_here, "purge": _purge_here}
 async def act_for_other(what: str, state: State, about: Json) -> Json:
     """Another node wants this done with a queue of this node."""
     vhost = state.broker.vhosts.get(about["vhost"])
-    queue = None if vhost is None else vhost.queues.get(about["name"])
-    if queue is None or queue.is_away:
+    known = None if vhost is None else vhost.queues.get(about["name"])
+    queue = None if known is None else state.broker.serving(known)
+    if queue is None:
         return {"status": 404, "error": "Object Not Found", "reason": "Not Found"}
     return await DEEDS[what](state, queue, about["conditions"])
 

@@ -373,5 +373,9 @@ class Broker:
         channel.reply_key = ""
         channel.reply_consumer = ""
 
+    def serving(self, queue: Queue) -> Queue | None:
+        """The queue itself, if this node serves it: clients may know it by the way to it."""
+        return self.queues_by_log.get(queue.log_id) if queue.is_away else queue
+
     def delete_queue(self, queue: Queue, *, is_stubborn: bool = False) -> int:
         return registry.delete_queue(self, queue, is_stubborn=is_stubborn)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
+from mirrormq.broker.arguments import milliseconds
 from mirrormq.broker.forward.away import AwayQueue
 from mirrormq.broker.ports import RingPort
 from mirrormq.broker.queue import Queue
@@ -49,7 +50,22 @@ from mirrormq.mirror.machine.step import step
 if TYPE_CHECKING:
     from mirrormq.mirror.rings import Rings
 
+RETAIN_SECONDS: Final = 60.0
+RETAIN_BYTES: Final = 64 << 20
+TRIM_AFTER: Final = 4 << 20         # bytes appended since the segments were last looked at
+FOLD_ON: Final = 5000               # entries that are folded in one go
 UNFOLDED: Final = 8 << 20           # bytes of chunks kept for folding; beyond that they are read from the log again
+
+
+class Mark:
+    """Where a log stood at some time."""
+
+    __slots__ = ("bytes", "next_index", "time")
+
+    def __init__(self, time: float, next_index: int, bytes: int) -> None:
+        self.time: float = time
+        self.next_index: int = next_index
+        self.bytes: int = bytes
 
 
 class Holding(RingPort):
@@ -68,8 +84,9 @@ class Holding(RingPort):
         self.forgotten_below: int = 0
         self.backfills: list[ReadBackfill] = []     # that wait until enough is stable
         self.woken_at: float = 1e18                 # when it is in the timers
-        self.appended_bytes: int = 0                # since it was last looked at
-        self.marks: deque[tuple[float, int]] = deque()      # where the log stood, from time to time
+        self.appended_bytes: int = 0
+        self.trimmed_at: int = 0                    # how many had been appended then
+        self.marks: deque[Mark] = deque()           # where the log stood, from time to time
         self.last_piece: InstallPiece | None = None
         self.unfinished: Snapshot | None = None     # the state that a full sync has brought, for which the log is not far enough
         self.released: str = ""
@@ -203,8 +220,36 @@ class Holding(RingPort):
             if not trail.catch_up(self.rings.store, upto):
                 raise QueueDamaged(f"the log of '{self.front.name}' does not hold index {trail.next_index}")
             self._leave_to_log()
-        if self.is_behind:
+        if self.is_behind and trail.next_index > self.state.stable:
             self._reload(trail.next_index)
+
+    def fold_on(self) -> None:
+        """A piece of what was left to the log: it must not hold up anybody."""
+        trail = self.trail
+        if trail is not None:
+            self.catch_up(min(self.state.stable, trail.next_index + FOLD_ON))
+
+    # --- keeping the log small ----------------------------------------------------------------------------------------
+
+    def retain(self, now: float) -> None:
+        """Entries of the last while are kept, though their messages are gone: who comes back soon catches up from them."""
+        marks = self.marks
+        next_index = self.state.end + 1
+        if not marks or marks[-1].next_index != next_index:
+            marks.append(Mark(now, next_index, self.appended_bytes))
+        seconds, size = retention(self.front.effective_policy)
+        while len(marks) > 1 and (marks[1].time < now - seconds or self.appended_bytes - marks[0].bytes > size):
+            marks.popleft()
+        lives.retain(self.rings.store, self.log_id, marks[0].next_index)
+        if self.appended_bytes - self.trimmed_at > TRIM_AFTER:
+            self._trim()
+
+    def _trim(self) -> None:
+        self.trimmed_at = self.appended_bytes
+        snapshot = self.snapshot()
+        if snapshot is not None and self.state.whole and self.rings.store.trim(self.log_id, snapshot):
+            self.rings.log.has_written()
+            self.rings.give(self, Trimmed(lives.lineage(self.rings.store, self.log_id).first_kept))
 
     def _reload(self, first: int) -> None:
         """What the log has behind the trail, if it is not too much to keep."""
@@ -320,6 +365,13 @@ class Holding(RingPort):
                                   self.forgotten_below)
             self.rings.give(self, BackfillRead(wanted.to, wanted.nonce, wanted.base, piece.next, piece.data, piece.done,
                                                state.next_index - 1))
+
+
+def retention(policy: dict[str, object]) -> tuple[float, int]:
+    """For how many seconds, and how many bytes, entries are kept that nobody needs any more."""
+    time = milliseconds(policy["log-retention"]) / 1000 if "log-retention" in policy else RETAIN_SECONDS
+    size = policy.get("log-retention-bytes", RETAIN_BYTES)
+    return time, size if isinstance(size, int) else RETAIN_BYTES
 
 
 def machine_lineage(found: lives.Lineage) -> Lineage:

@@ -218,6 +218,18 @@ class Rings:
         for holding, write in latest.items():
             self.give(holding, Durable(write.last, write.generation))
 
+    def tidy(self) -> None:
+        """Now and then: fold what was left to the log, a piece at a time."""
+        for holding in list(self.by_id.values()):
+            if holding.is_behind:
+                holding.fold_on()
+
+    def trim(self) -> None:
+        """Less often: give up what nobody needs of the logs."""
+        now = self.host.now()
+        for holding in list(self.by_id.values()):
+            holding.retain(now)
+
     # --- beginning and ending ---------------------------------------------------------------------------------------
 
     def hold(self, front: AwayQueue, view: View, revision: int, *, is_fresh: bool, is_amnesiac: bool = False,
@@ -236,6 +248,7 @@ class Rings:
         if not is_fresh:
             holding.forgotten_below = lineage.end + 1
         self.by_id[front.log_id] = holding
+        holding.retain(self.host.now())
         for node in self.linked:
             self.give(holding, LinkUp(node))
         self.give(holding, Started(view, lineage, found.whole, is_fresh, is_amnesiac))

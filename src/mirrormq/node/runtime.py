@@ -324,9 +324,11 @@ class Runtime:
             self.broker.check_overdue(timeout)
         agreement.look_after_stranded(self.broker)
         self.broker.forwarding.tick()
+        self.mirroring.rings.tidy()
         if now - self._trimmed_at > TRIM_EVERY:
             self._trimmed_at = now
             self.log.trim()
+            self.mirroring.rings.trim()
         if self.broker.dirty or self.broker.active or self.log.has_news:
             self.schedule()
         self._beat_later()
