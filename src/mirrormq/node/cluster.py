@@ -12,13 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
 from mirrormq.broker import agreement
 from mirrormq.broker.broker import Broker
-from mirrormq.broker.forward.port import PeerPort
 from mirrormq.cluster.coordination import Coordination, CoordinationError, Item
 from mirrormq.cluster.keepsake import Keepsake
 from mirrormq.cluster.link import BULK, CONTROL, RING, WORK, Frame, Identity
@@ -28,10 +26,10 @@ from mirrormq.mirror.rings import Rings
 from mirrormq.node.cluster_store import open_store, spec_of
 from mirrormq.node.config import NodeConfig
 from mirrormq.node.links import Links, Peer
+from mirrormq.node.neighbour import REVISION, Neighbour, Port
 from mirrormq.node.questions import ASK, TOLD, Questions
 from mirrormq.node.secret import shared_secret
 
-REVISION: Final = 255           # kind of a WORK frame: what follows stands on this revision
 MACHINE: Final = 10             # kind of RING and BULK frames: a message between two machines of a mirrored queue
 APPLIED: Final = 1              # kinds of CONTROL frames
 ALARMS: Final = 2
@@ -43,37 +41,6 @@ PARTED: Final = 5.0             # seconds without a link to a node that is up, a
 
 class LinkPortTaken(Exception):
     """The sentence says which port, and what to do."""
-
-
-class Port(PeerPort):
-    """A link as forwarding sees it."""
-
-    def __init__(self, cluster: Cluster, peer: Peer) -> None:
-        super().__init__(peer.name)
-        self._cluster = cluster
-        self._peer = peer
-        self._told = -1
-
-    def send(self, kind: int, payload: bytes) -> None:
-        revision = self._cluster.replica.revision
-        if revision != self._told:
-            self._told = revision
-            self._peer.send(WORK, REVISION, revision.to_bytes(8, "big"))
-        self._peer.send(WORK, kind, payload)
-
-    def waiting(self) -> int:
-        return self._peer.waiting(WORK)
-
-
-class Neighbour:
-    """What this node knows of one that it is linked to."""
-
-    def __init__(self, peer: Peer) -> None:
-        self.peer = peer
-        self.applied = 0
-        self.alarms: dict[str, str] = {}
-        self.held: deque[tuple[int, bytes]] = deque()       # WORK frames that wait for this node's copy
-        self.needs = 0                                      # the revision that they wait for
 
 
 class Cluster:
@@ -256,7 +223,7 @@ class Cluster:
         if self._own_alarms:
             peer.send(CONTROL, ALARMS, json.dumps(self._own_alarms).encode())
         self._report("info", f"linked to node {peer.name}")
-        self.broker.forwarding.link_up(Port(self, peer), peer.incarnation)
+        self.broker.forwarding.link_up(Port(self.replica, peer), peer.incarnation)
         agreement.look_after_stranded(self.broker)
         if self.rings is not None:
             self.rings.link_up(peer.name)

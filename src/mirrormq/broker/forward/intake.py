@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 from mypy_extensions import i64
 
+from mirrormq.broker.arguments import DROP_HEAD
 from mirrormq.broker.forward.answers import RunBarrier
 from mirrormq.broker.forward.codec import MESSAGE, MESSAGE_SIZE, RUN, RUN_SIZE, SAME, encode_confirmed, properties_of
 from mirrormq.broker.forward.runs import Publisher
 from mirrormq.broker.message import InfoCache, Message
-from mirrormq.broker.queue import DROP_HEAD, Queue
+from mirrormq.broker.queue import Queue
 
 if TYPE_CHECKING:
     from mirrormq.broker.forward.reception import Reception
