@@ -59,6 +59,7 @@ class Runtime:
         self.login_from = (config.ssl_cert_login_from, config.ssl_cert_login_san_type, config.ssl_cert_login_san_index)
         self._loop = asyncio.get_running_loop()
         self._clients: set[ClientProtocol] = set()
+        self._resting: list[ClientProtocol] = []
         self._closings: dict[Connection, asyncio.TimerHandle] = {}
         self._everyone_left = asyncio.Event()
         self._agreement_waiters: list[tuple[int, asyncio.Future[None]]] = []
@@ -221,6 +222,10 @@ class Runtime:
         self.is_scheduled = False
         broker = self.broker
         more = broker.turn()
+        if self._resting:
+            resting, self._resting = self._resting, []
+            for client in resting:
+                client.go_on_reading()
         if self.log.has_news:
             self.log.kick()
         if broker.journal.proposals:
@@ -330,6 +335,10 @@ class Runtime:
             return False
         self._clients.add(client)
         return True
+
+    def rest(self, client: ClientProtocol) -> None:
+        """It is not read until the next turn is over."""
+        self._resting.append(client)
 
     def dismiss(self, client: ClientProtocol) -> None:
         self._clients.discard(client)
