@@ -268,7 +268,7 @@ class Records:
             queue = AwayQueue(broker, vhost.name, name, record["id"], home=home, durable=record["durable"],
                               auto_delete=record["auto_delete"], owner=None, arguments=arguments, settings=settings)
         queue.exclusive = record["exclusive"]
-        queue.keeps_record = record["durable"] and not record["exclusive"]
+        queue.keeps_record = (record["durable"] or view is not None) and not record["exclusive"]
         name_policies(queue, policy, operator)
         vhost.queues[name] = queue
         queue.touch()
@@ -306,7 +306,7 @@ class Records:
             self.leftovers.append((name, revision))
 
     def end_transient(self, revision: int) -> None:
-        """Propose the end of what does not outlive the last node: exchanges that are not durable, and what else binds nothing.
+        """Propose the end of what does not outlive the last node: what is not durable, and what binds nothing.
         Only of what was there at this revision, and as it was: another node may be as young as this one."""
         leftovers = self.leftovers
         self.leftovers = []
@@ -320,6 +320,9 @@ class Records:
             for exchange in vhost.exchanges.values():
                 if exchange.id and not exchange.durable and exchange.revision <= revision:
                     registry.delete_exchange(self.broker, vhost, exchange)
+            for queue in vhost.queues.values():
+                if queue.is_away and not queue.durable and queue.keeps_record and queue.revision <= revision:
+                    registry.delete_queue(self.broker, queue)
 
     def is_leased_here(self, name: str) -> bool:
         """Whether this is the record of a queue that lives on this node as long as the node does, or of a binding to it."""

@@ -56,6 +56,14 @@ def record_of(queue: Queue, view: Record) -> Record:
             "exclusive": queue.exclusive, "arguments": pack(queue.arguments.table), "view": view}
 
 
+def bindings_of(queue: Queue) -> list[tuple[str, Record]]:
+    """The records of everything that is bound to it."""
+    vhost = queue.broker.vhosts[queue.vhost]
+    found = [(source, binding) for source in vhost.sources.get(queue, {}) for binding in source.bindings_to(queue)]
+    return [(binding_key(queue.vhost, source, queue, binding.routing_key, binding.arguments),
+             {"ids": [source.id, queue.log_id], "arguments": pack(binding.arguments)}) for source, binding in found]
+
+
 def restate_queue(broker: Broker, vhost: VirtualHost, queue: Queue) -> None:
     """A queue of this node whose record went with the node's lease, with its bindings: as many as there is room for, then the
     others, as long as the record is the one that was restated."""

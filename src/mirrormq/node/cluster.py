@@ -178,6 +178,9 @@ class Cluster:
         names = [name for name in self.membership.running if name != self.membership.name and name not in self.neighbours]
         self._unlinked = {name: self._unlinked.get(name, now) for name in names}
 
+    def loop_time(self) -> float:
+        return self._loop.time()
+
     def address(self) -> tuple[str, int] | None:
         """Where other nodes are listened for."""
         return (self.config.link_host or "::", self.links.port) if self._is_linking else None

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Final
 from mirrormq.broker.forward.away import AwayQueue
 from mirrormq.broker.metadata import Record, key
 from mirrormq.broker.queue import Queue
-from mirrormq.broker.registry import first_view, record_of
+from mirrormq.broker.registry import bindings_of, first_view, record_of
 from mirrormq.cluster.coordination import CoordinationError, Item, Put, Transaction, Unchanged
+from mirrormq.cluster.coordination.port import MAX_WRITES
 from mirrormq.cluster.link import BULK, RING
 from mirrormq.cluster.replica import METADATA
 from mirrormq.cluster.wishes import Nodes, Standing, desired, first_ring
@@ -27,9 +28,9 @@ from mirrormq.log.fold import RecoveredQueue
 from mirrormq.log.syncer import Worker
 from mirrormq.mirror.holding import Holding, view_from, view_record
 from mirrormq.mirror.machine.effects import BecameLeader, InstallPiece
-from mirrormq.mirror.machine.inputs import HandOver, ProposalFailed, SetDesired, Sync
+from mirrormq.mirror.machine.inputs import HandOver, ProposalFailed, SetDesired
 from mirrormq.mirror.machine.records import Desired, View
-from mirrormq.mirror.machine.state import LEADER, OUTSIDE
+from mirrormq.mirror.machine.state import OUTSIDE
 from mirrormq.mirror.rings import RingHost, Rings
 from mirrormq.node.cluster import MACHINE
 
@@ -297,26 +298,18 @@ class Mirroring(RingHost):
                 self.look_again()
                 self._broker.schedule()
 
-    # --- for operators ----------------------------------------------------------------------------------------------
-
-    def leads(self, log_id: int) -> Holding | None:
-        holding = self.rings.by_id.get(log_id)
-        return holding if holding is not None and holding.state.role == LEADER else None
-
-    def sync(self, log_id: int, *, on: bool) -> None:
-        holding = self.leads(log_id)
-        if holding is not None:
-            self.rings.give(holding, Sync(on))
-
 
 def _place(queue: Queue) -> str:
     return METADATA + key("queue", queue.vhost, queue.name)
 
 
 def _transaction(queue: Queue, view: Record, revision: int) -> Transaction:
+    """What went with its node's lease stays from now on: others may hold it."""
     place = _place(queue)
-    text = json.dumps(record_of(queue, view), ensure_ascii=True)
-    return Transaction([Unchanged(place, revision)], [Put(place, text)])
+    writes = [Put(place, json.dumps(record_of(queue, view), ensure_ascii=True))]
+    if not queue.keeps_record:
+        writes += [Put(METADATA + name, json.dumps(record, ensure_ascii=True)) for name, record in bindings_of(queue)]
+    return Transaction([Unchanged(place, revision)], writes[:MAX_WRITES])
 
 
 def _same(one: Desired, other: Desired | None) -> bool:

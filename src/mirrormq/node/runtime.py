@@ -33,6 +33,7 @@ from mirrormq.node.patience import Patience
 from mirrormq.node.placing import Placing
 from mirrormq.node.pressure import Pressure
 from mirrormq.node.proxied_tls import HeaderProtocol
+from mirrormq.node.ring_orders import RingOrders
 from mirrormq.node.tls import TlsError, server_context
 
 log = logging.getLogger("mirrormq")
@@ -74,6 +75,7 @@ class Runtime:
         self.log.attach(self.broker)
         self.cluster = Cluster(config, self.broker, self.tick, self.report)
         self.mirroring = Mirroring(self)
+        self.orders = RingOrders(self)
         self.cluster.rings = self.mirroring.rings
         self.log.serve(self.mirroring.rings)
         self.placing = Placing(self.broker, self.cluster, config.queue_master_locator)

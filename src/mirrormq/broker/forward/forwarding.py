@@ -113,6 +113,8 @@ class Forwarding:
         for queue in list(self.mirrored.values()):
             if queue.embassy.is_gone and queue.is_hopeless():
                 queue.embassy.give_up(queue)
+                if not queue.durable and name in queue.holders:
+                    self.broker.delete_queue(queue, is_stubborn=True)       # nobody will ever have it again
         self.broker.schedule()
 
     def is_linked(self, name: str) -> bool:

@@ -31,7 +31,7 @@ def put_before(broker: Broker, vhost: VirtualHost, queue: Queue) -> AwayQueue:
     front = AwayQueue(broker, queue.vhost, queue.name, queue.log_id, home=broker.node_name, durable=queue.durable,
                       auto_delete=queue.auto_delete, owner=None, arguments=queue.arguments, settings=queue.settings)
     front.revision = queue.revision
-    front.keeps_record = queue.keeps_record
+    front.keeps_record = True
     front.policy = queue.policy
     front.operator_policy = queue.operator_policy
     front.effective_policy = queue.effective_policy
