@@ -14,7 +14,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from mirrormq.broker import agreement
 from mirrormq.broker.broker import Broker
@@ -23,7 +23,6 @@ from mirrormq.cluster.keepsake import Keepsake
 from mirrormq.cluster.link import BULK, CONTROL, RING, WORK, Frame, Identity
 from mirrormq.cluster.membership import NODE, Membership, NodeInfo, touch
 from mirrormq.cluster.replica import Replica
-from mirrormq.mirror.rings import Rings
 from mirrormq.node.cluster_store import open_store, spec_of
 from mirrormq.node.config import NodeConfig
 from mirrormq.node.everyone import Everyone
@@ -44,6 +43,16 @@ class LinkPortTaken(Exception):
     """The sentence says which port, and what to do."""
 
 
+class RingLinks(Protocol):
+    """What mirrored queues hear of links."""
+
+    def link_up(self, node: str) -> None: ...
+
+    def link_down(self, node: str) -> None: ...
+
+    def received(self, node: str, payload: bytes) -> None: ...
+
+
 class Cluster:
     def __init__(self, config: NodeConfig, broker: Broker, tick: Callable[[], None], report: Callable[[str, str], None]) -> None:
         self.config = config
@@ -51,7 +60,7 @@ class Cluster:
         self.neighbours: dict[str, Neighbour] = {}
         self.on_alarms: Callable[[dict[str, dict[str, str]]], None] = lambda _: None
         self.on_members: Callable[[], None] = lambda: None
-        self.rings: Rings | None = None
+        self.rings: RingLinks | None = None
         self.on_failed: Callable[[str], None] = lambda _: None      # this node cannot be part of its cluster any more
         self.questions = Questions(broker.host.fault)
         self._tick = tick

@@ -30,8 +30,9 @@ from mirrormq.mirror.holding import Holding, view_from, view_record
 from mirrormq.mirror.machine.effects import BecameLeader, InstallPiece
 from mirrormq.mirror.machine.inputs import HandOver, ProposalFailed, SetDesired
 from mirrormq.mirror.machine.records import Desired, View
-from mirrormq.mirror.machine.state import OUTSIDE
+from mirrormq.mirror.machine.state import LEADER, OUTSIDE
 from mirrormq.mirror.rings import RingHost, Rings
+from mirrormq.node.audit import Audit
 from mirrormq.node.cluster import MACHINE
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class Mirroring(RingHost):
         self._timer_at = 0.0
         self._worker: Worker | None = None
         self._installing: dict[int, asyncio.Lock] = {}
+        self.audit = Audit(runtime)
 
     # --- starting and stopping --------------------------------------------------------------------------------------
 
@@ -80,6 +82,7 @@ class Mirroring(RingHost):
     def run(self) -> None:
         self._cluster.spawn(self._propose(), "proposing views")
         self._cluster.spawn(self._watch_store(), "minding the store")
+        self._cluster.spawn(self.audit.write(), "writing down who leads")
         self.look_again()
 
     async def hand_over(self) -> None:
@@ -128,6 +131,7 @@ class Mirroring(RingHost):
         view = view_from(record)
         holding = self.rings.by_id.get(front.log_id)
         if holding is not None:
+            holding.former = holding.state.view.ring[0]
             self.rings.view_seen(holding, view, revision)
         elif view.holds(self.rings.me):
             queue = self._turned.pop(front.log_id, None)
@@ -138,7 +142,21 @@ class Mirroring(RingHost):
     def queue_gone(self, log_id: int) -> None:
         self._views.pop(log_id, None)
         self._turned.pop(log_id, None)
+        holding = self.rings.by_id.get(log_id)
+        if holding is not None and holding.state.role == LEADER and holding.state.epoch > 1:
+            self.audit.forget(log_id)
         self.rings.forget(log_id)
+
+    def link_up(self, node: str) -> None:
+        self.audit.link_found(node)
+        self.rings.link_up(node)
+
+    def link_down(self, node: str) -> None:
+        self.audit.link_lost(node, self.now())
+        self.rings.link_down(node)
+
+    def received(self, node: str, payload: bytes) -> None:
+        self.rings.received(node, payload)
 
     # --- what policies want -----------------------------------------------------------------------------------------
 
@@ -236,7 +254,9 @@ class Mirroring(RingHost):
 
     def led(self, holding: Holding, effect: BecameLeader, requeued: int) -> None:
         front = holding.front
-        self.report("info", f"queue '{front.name}' in vhost '{front.vhost}': {effect.why or 'leads here'}")
+        if effect.epoch > 1:
+            self.report("info", f"queue '{front.name}' in vhost '{front.vhost}': {effect.why or 'leads here'}")
+            self.audit.led(holding, effect, holding.former, requeued=requeued, known_stable=holding.state.stable)
 
     def quarantined(self, holding: Holding, why: str) -> None:
         front = holding.front
@@ -272,6 +292,7 @@ class Mirroring(RingHost):
         """The machine need not wait until the store's watch tells it."""
         holding = self.rings.by_id.get(log_id)
         if holding is not None and record["epoch"] > holding.state.epoch:
+            holding.former = holding.state.view.ring[0]
             self.rings.view_seen(holding, view_from(record), revision)
 
     def _lost(self, queue: Queue, found: dict[str, Item]) -> None:

@@ -76,7 +76,7 @@ class Runtime:
         self.cluster = Cluster(config, self.broker, self.tick, self.report)
         self.mirroring = Mirroring(self)
         self.orders = RingOrders(self)
-        self.cluster.rings = self.mirroring.rings
+        self.cluster.rings = self.mirroring
         self.log.serve(self.mirroring.rings)
         self.placing = Placing(self.broker, self.cluster, config.queue_master_locator)
         self.alarms = Pressure(config, self._alarms_changed, self.report)
