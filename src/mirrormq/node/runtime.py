@@ -93,7 +93,7 @@ class Runtime:
         self.cluster.on_alarms = self._others_alarms
         self.cluster.replica.on_settled = self.settled
         await self.cluster.run(self._about())
-        self.cluster.spawn(self.partition.watch(), "minding partitions")
+        self.cluster.spawn(self.partition.watch(), "minding partitions", is_vital=True)
         self.schedule()
         await self.agreed(0)
         self.alarms.start(self._loop)
