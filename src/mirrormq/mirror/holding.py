@@ -9,6 +9,7 @@ Rules
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
@@ -247,8 +248,7 @@ class Holding(RingPort):
 
     def _trim(self) -> None:
         self.trimmed_at = self.appended_bytes
-        snapshot = self.snapshot()
-        if snapshot is not None and self.state.whole and self.rings.store.trim(self.log_id, snapshot):
+        if self.state.whole and self.rings.store.trim(self.log_id, self.snapshot()):
             self.rings.log.has_written()
             self.rings.give(self, Trimmed(lives.lineage(self.rings.store, self.log_id).first_kept))
 
@@ -276,16 +276,16 @@ class Holding(RingPort):
         self._leave_to_log()
         return self.trail
 
-    def snapshot(self) -> Snapshot | None:
-        """Of what is stable; None while there is nothing newer to be had than what was said before."""
+    def snapshot(self) -> Snapshot:
+        """Of what is stable: the newest that can be had."""
         trail = self.trail
-        if trail is None or not self.state.whole:
-            return self.saved
-        if self.is_behind and trail.next_index <= self.state.stable:
-            self.catch_up(self.state.stable)
-        if trail.next_index - 1 <= self.state.stable:
-            self.saved = trail.snapshot()
-        return self.saved
+        if trail is not None and self.state.whole:
+            if self.is_behind and trail.next_index <= self.state.stable:
+                self.catch_up(self.state.stable)
+            if trail.next_index - 1 <= self.state.stable:
+                self.saved = trail.snapshot()
+        saved = self.saved
+        return saved if saved is not None else Snapshot(self.log_id, 0, 1, 1, array("Q"))
 
     # --- the log ----------------------------------------------------------------------------------------------------
 
@@ -376,12 +376,16 @@ def retention(policy: dict[str, object]) -> tuple[float, int]:
 
 
 def machine_lineage(found: lives.Lineage) -> Lineage:
-    """The machine may go back no further than the log can."""
+    """The machine may go back no further than the log can be cut."""
     lineage = Lineage()
-    lineage.base = found.base
+    lineage.base = max(found.base, found.floor)
     lineage.end = found.end
-    lineage.epochs = found.epochs
-    lineage.firsts = found.firsts
+    for epoch, first in zip(found.epochs, found.firsts, strict=True):
+        if first <= lineage.base:
+            lineage.epochs.clear()
+            lineage.firsts.clear()
+        lineage.epochs.append(epoch)
+        lineage.firsts.append(max(first, lineage.base))
     return lineage
 
 
