@@ -27,6 +27,7 @@ class MemoryStore:
         holds = not any(name in self.items for name in proposal.absent)
         holds = holds and all(name in self.items for name in proposal.present)
         holds = holds and all(self.items.get(name, ("", 0))[1] == revision for name, revision in proposal.unchanged)
+        holds = holds and all(self.items.get(name, ("", 0))[0] == text for name, text in proposal.same)
         proposal.state = HELD if holds else LOST
         if holds:
             self.revision += 1

@@ -48,7 +48,8 @@ def check_rest(connection: Connection) -> None:
     name = connection.name
     check(not connection.out and not connection.is_dirty, f"{name} has not sent everything")
     check(connection.is_choked or not connection.is_full, f"{name} waits for a socket that is free")
-    check(len(connection.pending) <= connection.frame_limit + 8, f"{name} keeps {len(connection.pending)} octets")
+    kept = sum(map(len, connection.parts))
+    check(kept <= 3 * (connection.frame_limit + 8), f"{name} keeps {kept} octets")
     if connection.state == RUNNING:
         for channel in connection.channels.values():
             if not channel.is_closing:

@@ -191,7 +191,7 @@ class Runner:
         session = self.sessions[who]
         self._come_to_rest(session)
         connection = session.connection
-        in_step = not connection.pending
+        in_step = not connection.parts
         if what == "close" and connection.state == RUNNING and in_step:
             self._say(session, CLOSE)
             check(session.judge.has_said_close_ok, "connection.close was not answered")

@@ -11,7 +11,7 @@ import pytest
 from mirrormq.node.alarms import Alarms, Limits, disk_interval, limits_of
 from mirrormq.node.config import load_config
 from mirrormq.node.pressure import Pressure
-from mirrormq.node.resources import free_disk, release_memory, resident_memory, total_memory
+from mirrormq.node.resources import free_disk, keep_memory, release_memory, resident_memory, total_memory
 
 
 def alarms() -> Alarms:
@@ -94,6 +94,7 @@ def test_the_samples_are_of_this_process_and_disk(tmp_path: Path) -> None:
     assert (free_disk(tmp_path) or 0) > 0
     assert free_disk(tmp_path / "missing") is None
     release_memory()
+    keep_memory()
 
 
 @pytest.mark.parametrize(

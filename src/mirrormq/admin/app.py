@@ -23,7 +23,8 @@ from mirrormq.log.errors import LogError
 from mirrormq.node import directory, maintenance
 from mirrormq.node.cluster import LinkPortTaken
 from mirrormq.node.config import NodeConfig
-from mirrormq.node.runtime import Runtime, StartError, StoreUnheard
+from mirrormq.node.patience import StoreUnheard
+from mirrormq.node.runtime import Runtime, StartError
 from mirrormq.node.secret import SecretError
 from mirrormq.node.tls import TlsError
 
@@ -72,6 +73,7 @@ class App:
     async def _start(self) -> None:
         self._set(STARTING)
         runtime = Runtime(self.config)
+        runtime.cluster.on_failed = self._failed
         try:
             await runtime.start()
             await _load_definitions(runtime)
@@ -89,8 +91,8 @@ class App:
         self._set(RUNNING)
 
     async def stop(self) -> None:
-        if self._starting is not None and not self._starting.done():
-            self._starting.cancel()
+        if self._starting is not None and not self._starting.done() and not self._starting.cancelling():
+            self._starting.cancel()         # once: what is given up must be able to let go of what it has
         async with self._change:
             runtime, self.runtime = self.runtime, None
             if runtime is None:
@@ -112,9 +114,17 @@ class App:
         self.on_state()
 
     def _forgotten(self) -> None:
-        log.critical("the cluster has forgotten this node while it was cut off; its application stops: reset it with "
-                     "'mirrormqctl reset', then it can join again")
-        self._ending = asyncio.get_running_loop().create_task(self.stop(), name="stopping a forgotten node")
+        self._give_up("the cluster has forgotten this node while it was cut off; its application stops: reset it with "
+                      "'mirrormqctl reset', then it can join again")
+
+    def _failed(self, why: str) -> None:
+        self._give_up(f"this node cannot follow its cluster any more: {why}; its application stops: see to the coordination "
+                      "store, then start it with 'mirrormqctl start_app'")
+
+    def _give_up(self, sentence: str) -> None:
+        log.critical(sentence)
+        if self._ending is None or self._ending.done():
+            self._ending = asyncio.get_running_loop().create_task(self.stop(), name="stopping by itself")
 
     # --- for commands ---------------------------------------------------------------------------------------------------
 

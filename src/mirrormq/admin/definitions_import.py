@@ -29,7 +29,8 @@ from mirrormq.broker.exchange import create_exchange
 from mirrormq.broker.limits import LimitFault, validate_vhost_limits
 from mirrormq.broker.policy import PatternError, Policy, compile_pattern
 from mirrormq.broker.policy_validation import PolicyFault, validation_failed
-from mirrormq.node.runtime import Runtime, StoreUnheard
+from mirrormq.node.patience import StoreUnheard
+from mirrormq.node.runtime import Runtime
 from mirrormq.wire.errors import AMQPError
 from mirrormq.wire.table import Table
 
@@ -78,7 +79,7 @@ async def _agree(runtime: Runtime, steps: list[Step], *, is_topology: bool) -> N
         before = journal.written
         _take(steps)
         is_done = journal.written == before or not is_topology
-        await runtime.agreed()
+        await runtime.agreed(before)
         runtime.tick()
         if is_done:
             return

@@ -65,10 +65,14 @@ async def _close(state: State, about: Json) -> int:
     return close_here(state, Scope(**about["scope"]), about["reason"])
 
 
+async def _ring(state: State, about: Json) -> Any:
+    return await state.runtime.orders.answer(about)
+
+
 ANSWERS: Final[dict[str, Answer]] = {
     "survey": _survey, "rows": _rows, "overview": _overview, "vhosts": _vhosts, "node": _node, "memory": _memory,
     "health": _health, "attempts": _attempts, "close": _close, "delete": partial(act_for_other, "delete"),
-    "purge": partial(act_for_other, "purge"),
+    "purge": partial(act_for_other, "purge"), "ring": _ring,
 }  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from mirrormq.admin.values import to_table
 from mirrormq.broker.forward.away import AwayQueue
 from mirrormq.broker.ops_queue import check_deletable
 from mirrormq.broker.queue import Queue
-from mirrormq.node.runtime import StoreUnheard
+from mirrormq.node.patience import StoreUnheard
 from mirrormq.wire.errors import AMQPError
 from mirrormq.wire.methods import Method, QueueDeclare, QueueDelete, QueuePurge
 
@@ -105,10 +105,13 @@ async def _at_home(call: Call, queue: Queue, what: str, **conditions: bool) -> N
 
 
 async def _delete_here(state: State, queue: Queue, conditions: Mapping[str, bool]) -> Json:
+    journal = state.broker.journal
     try:
-        check_deletable(queue, if_unused=conditions["if_unused"], if_empty=conditions["if_empty"])
-        state.broker.delete_queue(queue)
-        await state.runtime.agreed()
+        while not queue.is_deleted:         # a proposal that was lost is made anew, on what is there now
+            check_deletable(queue, if_unused=conditions["if_unused"], if_empty=conditions["if_empty"])
+            before = journal.written
+            state.broker.delete_queue(queue)
+            await state.runtime.agreed(before)
     except AMQPError as error:
         refusal = from_broker(error)
         return {"status": refusal.status, "error": refusal.error, "reason": refusal.reason}

@@ -11,6 +11,7 @@ import inspect
 import logging
 import secrets
 import ssl
+from contextlib import nullcontext, suppress
 from typing import Final
 
 from aiohttp import ClientPayloadError, web
@@ -26,7 +27,8 @@ from mirrormq.admin.rates import Rates
 from mirrormq.admin.router import Place, Router, parts_of
 from mirrormq.admin.routes import ROUTES, anyone
 from mirrormq.broker.auth import User
-from mirrormq.node.runtime import Runtime, StartError, StoreUnheard
+from mirrormq.node.patience import StoreUnheard
+from mirrormq.node.runtime import Runtime, StartError
 
 log = logging.getLogger("mirrormq")
 _silent = logging.getLogger("mirrormq.http")        # what strangers send is no event; our own faults go to `log`
@@ -161,12 +163,13 @@ class AdminServer:
         raw = await _body(request)
         runtime.tick()
         call = Call(state, principal, place.args, request.query, request.headers, raw)
-        answer = handler(call)
-        if inspect.isawaitable(answer):
-            answer = await answer
+        before = runtime.broker.journal.written
+        answered = handler(call)
+        answer = await answered if inspect.isawaitable(answered) else answered
         assert isinstance(answer, Answer)
         if method != "GET":
-            await _stable(runtime)
+            with suppress(ApiError) if answer is not answered else nullcontext():
+                await _stable(runtime, before)      # who took time has waited for its own changes: others' may fail
         return answer
 
     def _principal(self, request: web.Request, state: State, *, is_needed: bool) -> Principal:
@@ -193,13 +196,14 @@ class AdminServer:
                 "access-control-allow-methods": "HEAD, GET, PUT, POST, DELETE, OPTIONS"}
 
 
-async def _stable(runtime: Runtime) -> None:
+async def _stable(runtime: Runtime, before: int) -> None:
     """Wait for what was changed; what was refused or read has nothing to wait for."""
     runtime.tick()
     runtime.schedule()
     try:
         async with asyncio.timeout(STABLE_PATIENCE):
-            await runtime.agreed()
+            if not await runtime.agreed(before):
+                raise unavailable("something else was changed at the same time, and this was not; try again")
     except TimeoutError:
         raise unavailable("the cluster has not agreed on the change in time; look whether it was made") from None
     except StoreUnheard as fault:

@@ -6,7 +6,7 @@ import secrets
 from contextlib import suppress
 
 from mirrormq.admin.call import Answer, Call, Json, created, done
-from mirrormq.admin.errors import bad_request, not_found
+from mirrormq.admin.errors import bad_request, not_found, unavailable
 from mirrormq.admin.listing import Rows, answer_one, answer_rows
 from mirrormq.admin.vhosts import as_tags
 from mirrormq.broker import rules
@@ -14,7 +14,7 @@ from mirrormq.broker.auth import User
 from mirrormq.broker.broker import Broker
 from mirrormq.broker.limits import LimitFault, validate_user_limits
 from mirrormq.broker.passwords import ALGORITHMS, SALT_SIZE, SHA256, hash_password, is_password_hash
-from mirrormq.node.runtime import StoreUnheard
+from mirrormq.node.patience import StoreUnheard
 
 
 def show(user: User) -> Json:
@@ -102,11 +102,16 @@ async def delete_users(call: Call) -> Answer:
     names = call.need("users")
     if not isinstance(names, list):
         raise bad_request(["not_list", names])
+    before = call.broker.journal.written
     for name in names:
         if not isinstance(name, str) or not rules.delete_user(call.broker, name):
             with suppress(StoreUnheard):
-                await call.runtime.agreed()     # those before it are gone when the refusal is heard
+                await call.runtime.agreed(before)       # those before it are gone when the refusal is heard
             raise bad_request(["no_such_user", name])
+    try:
+        await call.runtime.agreed(before)
+    except StoreUnheard as fault:
+        raise unavailable(str(fault)) from None
     return done()
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from mirrormq.broker import handshake, registry
+from mirrormq.broker import handshake, registry, shutting
 from mirrormq.broker.journal import HELD, LOST, UNHEARD, Awaiting, Proposal, Unavailable
 
 if TYPE_CHECKING:
@@ -51,6 +51,13 @@ def look_after_stranded(broker: Broker) -> None:
         for channel, method in stranded:
             if not channel.is_closing:
                 channel.try_again(method)
+    lingering = broker.lingering
+    if lingering:
+        broker.lingering = []
+        for proposal in lingering:
+            _end_again(broker, proposal)
+    if broker.shut:
+        shutting.look_after(broker)
 
 
 def settle(broker: Broker, proposals: list[Proposal]) -> None:
@@ -60,6 +67,8 @@ def settle(broker: Broker, proposals: list[Proposal]) -> None:
         journal.settled = max(journal.settled, proposal.number)
         if proposal.state != HELD:
             _failed(broker, proposal)
+        if proposal.sequel is not None and proposal.state != UNHEARD:
+            journal.propose(proposal.sequel)        # one that was lost may have held before; the sequel knows whether it did
     ready = [waiting for waiting in broker.awaiting if waiting.last <= journal.settled]
     broker.awaiting = [waiting for waiting in broker.awaiting if waiting.last > journal.settled]
     for waiting in ready:
@@ -75,12 +84,33 @@ def settle(broker: Broker, proposals: list[Proposal]) -> None:
 
 
 def _failed(broker: Broker, proposal: Proposal) -> None:
-    queue = proposal.ending
+    broker.owners.pop(proposal.owned, None)
     if not proposal.is_stubborn:
         broker.journal.failed[proposal.number] = proposal
-    elif proposal.state == LOST and queue is not None and not queue.is_deleted:
-        queue.is_going = False
-        registry.delete_queue(broker, queue, is_stubborn=True)
+        if proposal.ending is not None:
+            shutting.reopen(proposal.ending)
+    elif proposal.state != LOST or proposal.ending is None:
+        return
+    elif proposal.is_void:
+        broker.records.apply(proposal.unchanged[0][0], None, 0)     # a lease took the record, and nobody will restate it
+        broker.records.finish()
+    elif proposal.world != broker.journal.world:
+        _end_again(broker, proposal)
+    else:
+        broker.lingering.append(proposal)       # the same world would answer the same
+
+
+def _end_again(broker: Broker, proposal: Proposal) -> None:
+    """Propose the end of a queue anew. Whoever waits for the old proposal waits for this one instead."""
+    queue = proposal.ending
+    assert queue is not None
+    queue.is_going = False
+    before = broker.journal.written
+    registry.delete_queue(broker, queue, is_stubborn=True)
+    written = broker.journal.written
+    if written > before:
+        broker.parting = [(written if number >= proposal.number else number, connection)
+                          for number, connection in broker.parting]
 
 
 def _answer_now(broker: Broker, waiting: Awaiting) -> None:

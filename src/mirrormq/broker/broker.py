@@ -19,7 +19,7 @@ from mirrormq.broker.dispatch import dispatch
 from mirrormq.broker.exchange import Exchange
 from mirrormq.broker.forward.forwarding import Forwarding
 from mirrormq.broker.host import Host, Limits
-from mirrormq.broker.journal import Awaiting, Journal
+from mirrormq.broker.journal import Awaiting, Journal, Proposal
 from mirrormq.broker.limits import check_all_channels, check_user_channels
 from mirrormq.broker.message import NEVER, ContentInfo, InfoCache, Message
 from mirrormq.broker.outlet import Outlet
@@ -62,6 +62,8 @@ class Broker:
         self.records: Records = Records(self)
         self.awaiting: list[Awaiting] = []
         self.stranded: list[tuple[Channel, Method]] = []    # declares of queues that may be about to go with their node
+        self.shut: dict[Queue, int] = {}            # queues that take nothing until then: they are to go if they are empty
+        self.lingering: list[Proposal] = []         # ends of queues that the store did not take as they were proposed
         self.parting: list[tuple[int, Connection]] = []     # clients that wait for close-ok until their queues are gone
         self.owners: dict[int, Connection] = {}     # of exclusive queues that are proposed, by their id
         self.connections: dict[Connection, None] = {}

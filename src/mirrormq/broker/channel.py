@@ -16,6 +16,7 @@ from mypy_extensions import i64, mypyc_attr
 from mirrormq.broker.confirms import ConfirmBarrier
 from mirrormq.broker.consumer import Consumer
 from mirrormq.broker.message import ContentInfo, Message, retarget
+from mirrormq.broker.outlet import LARGE
 from mirrormq.broker.queue import Queue
 from mirrormq.wire.errors import AMQPError, ChannelError, HardError, PreconditionFailed
 from mirrormq.wire.methods import BasicCancel, BasicNack, ChannelCloseOk, Method
@@ -29,6 +30,7 @@ PLAIN: Final = 0
 CONFIRM: Final = 1
 TRANSACTION: Final = 2
 FULL: Final = 256 << 10         # output gathered beyond this waits for the socket
+FULL_OF_LARGE: Final = 4 << 20  # and this of large messages, or a publisher of such would outrun its consumer
 TAG_AND_FLAG: Final = Struct(">QB")
 ACK: Final = Struct(">BHIHHQBB")
 
@@ -212,7 +214,7 @@ class Channel:
             content = retarget(content, self.number, connection.frame_max)
         out.append(content)
         connection.out_size += len(content) + 64
-        if connection.out_size > FULL:
+        if connection.out_size > FULL and (len(content) < LARGE or connection.out_size > FULL_OF_LARGE):
             connection.is_full = True
         if not connection.is_dirty:
             connection.mark_dirty()

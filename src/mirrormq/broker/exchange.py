@@ -50,7 +50,7 @@ class Exchange(Destination):
         super().__init__(name, "exchange")
         self.vhost: str = vhost
         self.id: int = 0                # tells it from others that had its name; its delays are the log after it
-        self.guard: int = 0             # revision of the record that every change of its bindings touches, if it is auto-delete
+        self.guard: int = 0             # revision of the record that every new binding writes, if it is auto-delete
         self.type: str = type
         self.inner: str = (text_argument(arguments, "x-delayed-type") or "direct") if type == DELAYED else type
         self.durable: bool = durable

@@ -6,6 +6,8 @@ Rules
  2. A proposal holds or fails as a whole: what it needs to be absent, present or unchanged is checked in the same transaction.
  3. One that failed because the world had changed is no error: the operation is run again and decides on the newer world.
  4. A stubborn proposal cleans up (a queue whose owner left). It is repeated until the store takes it, and nobody hears of delays.
+    One that failed is made again when something else is known, never on the same world at once.
+ 5. The store takes proposals of a limited size. What is larger is sliced: `Slices` are made together, a `sequel` after another.
 """
 from __future__ import annotations
 
@@ -24,6 +26,8 @@ WAITS: Final = 0
 HELD: Final = 1         # accepted, and this node's copy has it
 LOST: Final = 2         # what it was based on had changed
 UNHEARD: Final = 3      # the store could not be reached; `text` says more
+MOST: Final = 100       # conditions, and writes, of one proposal; no store takes many more
+LARGEST: Final = 500_000    # characters of the names and texts that it writes
 
 
 class Unavailable(ChannelError):
@@ -49,18 +53,47 @@ class Proposal:
         self.absent: list[str] = []
         self.present: list[str] = []
         self.unchanged: list[tuple[str, int]] = []
+        self.same: list[tuple[str, str]] = []       # what must have these texts
         self.writes: list[Write] = []
         self.prefixes: list[str] = []       # everything whose name begins so is deleted
         self.is_stubborn: bool = is_stubborn
         self.ending: Queue | None = None    # the queue whose end a stubborn one proposes
+        self.is_void: bool = False          # it was lost, and there is no record of that queue
+        self.owned: int = 0                 # the id of the exclusive queue that it makes
+        self.sequel: Proposal | None = None     # is proposed when this one is decided
+        self.world: int = 0                 # how often the copy had changed when it was made
+        self.size: int = 0
         self.state: int = WAITS
         self.text: str = ""
 
     def put(self, name: str, record: Record, *, leased: bool = False, home: str = "") -> None:
-        self.writes.append(Write(name, json.dumps(record, ensure_ascii=True), leased=leased, home=home))
+        text = json.dumps(record, ensure_ascii=True)
+        self.writes.append(Write(name, text, leased=leased, home=home))
+        self.size += len(name) + len(text)
 
     def delete(self, name: str) -> None:
         self.writes.append(Write(name, None))
+        self.size += len(name)
+
+    def has_room(self, conditions: int, writes: int) -> bool:
+        given = len(self.absent) + len(self.present) + len(self.unchanged) + len(self.same)
+        return given + conditions <= MOST and len(self.writes) + len(self.prefixes) + writes <= MOST and self.size < LARGEST
+
+
+class Slices:
+    """One proposal, or as many as it takes. Whoever fills them sees to it that each can hold without the others."""
+
+    def __init__(self, *, is_stubborn: bool = False) -> None:
+        self.is_stubborn: bool = is_stubborn
+        self.proposals: list[Proposal] = [Proposal(is_stubborn=is_stubborn)]
+
+    def room(self, conditions: int, writes: int) -> Proposal:
+        """Where so much more has its place."""
+        last = self.proposals[-1]
+        if not last.has_room(conditions, writes):
+            last = Proposal(is_stubborn=self.is_stubborn)
+            self.proposals.append(last)
+        return last
 
 
 class Awaiting:
@@ -83,11 +116,17 @@ class Journal:
         self.written: int = 0
         self.settled: int = 0
         self.failed: dict[int, Proposal] = {}       # of those that somebody may still ask for
+        self.world: int = 0                         # grows whenever this node's copy has changed
 
     def propose(self, proposal: Proposal) -> None:
         self.written += 1
         proposal.number = self.written
+        proposal.world = self.world
         self.proposals.append(proposal)
+
+    def propose_all(self, slices: Slices) -> None:
+        for proposal in slices.proposals:
+            self.propose(proposal)
 
     def put(self, name: str, record: Record) -> None:
         proposal = Proposal()

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mirrormq.broker import agreement, direct_reply, registry
+from mirrormq.broker import agreement, direct_reply, registry, shutting
 from mirrormq.broker.arguments import check_queue_equivalent, locked, parse_queue_arguments
 from mirrormq.broker.channel import Channel
 from mirrormq.broker.connection import Connection
@@ -235,3 +235,5 @@ def check_deletable(queue: Queue, *, if_unused: bool, if_empty: bool) -> None:
         raise PreconditionFailed(f"queue '{queue.name}' in vhost '{queue.vhost}' not empty")
     if if_unused and queue.turns.everyone:
         raise PreconditionFailed(f"queue '{queue.name}' in vhost '{queue.vhost}' in use")
+    if if_empty:
+        shutting.shut(queue)

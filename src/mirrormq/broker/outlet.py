@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 
 OUT_LIMIT: Final = 4 << 20
+MANY_SMALL: Final = 4 << 10         # output whose pieces are smaller on average is joined
+LARGE: Final = 16 << 10             # a piece from this size on is not copied again
 
 
 class Outlet:
@@ -72,9 +74,12 @@ class Outlet:
             self.out = []
             self.sent_bytes += self.out_size
             self.sent_count += 1
-            self.out_size = 0
             self.last_sent = self.broker.now
-            self.transport.write(out[0] if len(out) == 1 else b"".join(out))
+            if self.out_size > MANY_SMALL * len(out):
+                self.transport.write_all(gathered(out))
+            else:
+                self.transport.write(out[0] if len(out) == 1 else b"".join(out))
+            self.out_size = 0
         if self.is_stalled and not self.is_choked:
             self.broker.go_on_later(self)
         if self.is_full and not self.is_choked:
@@ -114,3 +119,20 @@ class Outlet:
                 self.transport.resume_reading()
             else:
                 self.transport.pause_reading()
+
+
+def gathered(out: list[bytes]) -> list[bytes]:
+    """The same bytes in fewer pieces: small ones are joined, large ones are as they were."""
+    pieces: list[bytes] = []
+    small: list[bytes] = []
+    for piece in out:
+        if len(piece) < LARGE:
+            small.append(piece)
+            continue
+        if small:
+            pieces.append(b"".join(small))
+            small = []
+        pieces.append(piece)
+    if small:
+        pieces.append(b"".join(small))
+    return pieces

@@ -11,6 +11,10 @@ class Transport:
     def write(self, data: bytes) -> None:
         raise NotImplementedError
 
+    def write_all(self, pieces: list[bytes]) -> None:
+        """One after another, without joining them first where that can be."""
+        self.write(b"".join(pieces))
+
     def close(self) -> None:
         """Close after everything written has left."""
         raise NotImplementedError

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from mirrormq.broker.arguments import QueueArguments, QueueSettings
+from mirrormq.broker.arguments import DROP_HEAD, QueueArguments, QueueSettings
 from mirrormq.broker.backlog import Backlog, PlainBacklog
 from mirrormq.broker.consumer import Consumer, Turns
 from mirrormq.broker.forward.runs import Publisher
 from mirrormq.broker.message import NEVER, Message
+from mirrormq.broker.overflow import enforce_limits, has_place, make_place
 from mirrormq.broker.priority import PriorityBacklog
-from mirrormq.broker.queue_log import EXPIRED, OVERFLOW, PURGED, REASONS, REJECTED, RESERVE, QueueLog, ended_for
+from mirrormq.broker.queue_log import EXPIRED, PURGED, REASONS, REJECTED, RESERVE, QueueLog, ended_for
 from mirrormq.broker.stability import Barrier, pass_all
 from mirrormq.log.entries import TRANSIENT
 from mirrormq.log.snapshot import Snapshot
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from mirrormq.broker.connection import Connection
 
 HELD_WINDOW: Final = 16384          # beyond so many unacknowledged messages their content stays in the log only
-DROP_HEAD: Final = 0
-REJECT_PUBLISH_DLX: Final = 2
 
 
 class Queue(QueueLog):
@@ -85,7 +84,7 @@ class Queue(QueueLog):
     def publish(self, message: Message, waiter: Barrier | None) -> bool:
         """Enqueue; False when the queue refuses it. `waiter` waits for the entry to be stable if it has to be."""
         settings = self.settings
-        if (settings.limited or self.damage or not self.is_enough) and not self._has_place(message):
+        if (settings.limited or self.damage or not self.is_enough) and not has_place(self, message):
             return False
         ttl = settings.message_ttl
         if message.info.ttl >= 0 and (ttl < 0 or message.info.ttl < ttl):
@@ -95,7 +94,7 @@ class Queue(QueueLog):
         self.published += 1
         self._enqueue(message, waiter)
         if settings.limited and settings.overflow == DROP_HEAD:
-            self._make_place()
+            make_place(self)
         return True
 
     def _enqueue(self, message: Message, waiter: Barrier | None) -> None:
@@ -130,39 +129,6 @@ class Queue(QueueLog):
             waiter.outstanding += 1
             self.light.append(waiter)
         self.backlog.push_logged(message)
-
-    def _make_place(self) -> None:
-        """Over the limit the oldest message goes, but not one that a waiting consumer can take."""
-        settings = self.settings
-        if (settings.max_length >= 0 and self.backlog.count > settings.max_length) \
-                or (settings.max_length_bytes >= 0 and self.backlog.bytes > settings.max_length_bytes):
-            self._work_ahead()
-
-    def _work_ahead(self) -> None:
-        try:
-            self.pump()
-            self.enforce_limits()
-        except Exception as fault:  # noqa: BLE001 - it is not the fault of whose publish asked for it
-            self.broker.stop_queue(self, fault)
-
-    def _has_place(self, message: Message) -> bool:
-        if self.damage or not self.is_enough:
-            return False
-        if self.settings.overflow == DROP_HEAD or not self._is_full(message):
-            return True
-        self._work_ahead()              # what a waiting consumer can take does not count against the limit
-        self.activate()
-        if not self._is_full(message):
-            return not self.damage
-        if self.settings.overflow == REJECT_PUBLISH_DLX:
-            self.broker.dead_letter(self, message, REASONS[OVERFLOW], OVERFLOW)
-        return False
-
-    def _is_full(self, message: Message) -> bool:
-        settings = self.settings
-        if settings.max_length >= 0 and self.backlog.count >= settings.max_length:
-            return True
-        return settings.max_length_bytes >= 0 and self.backlog.bytes + message.size > settings.max_length_bytes
 
     # --- delivering -------------------------------------------------------------------------------------------
 
@@ -303,16 +269,6 @@ class Queue(QueueLog):
         if when != NEVER:
             self.broker.wake_queue_at(self, when)
 
-    def enforce_limits(self) -> None:
-        settings = self.settings
-        if settings.overflow != DROP_HEAD:
-            return
-        backlog = self.backlog
-        while settings.max_length >= 0 and backlog.count > settings.max_length:
-            self.end(backlog.pop(), OVERFLOW)
-        while settings.max_length_bytes >= 0 and backlog.bytes > settings.max_length_bytes and backlog.count:
-            self.end(backlog.pop(), OVERFLOW)
-
     # --- the turn ---------------------------------------------------------------------------------------------
 
     def work(self) -> None:
@@ -326,7 +282,7 @@ class Queue(QueueLog):
             if backlog.count:
                 self.expire_head()
                 if self.settings.limited:
-                    self.enforce_limits()
+                    enforce_limits(self)
         if self.kept and self.turns.everyone:
             self._keep_window_reserved()
 

@@ -17,8 +17,9 @@ from mirrormq.broker.auth import Permission, TopicPermission, User
 from mirrormq.broker.bindings import Destination
 from mirrormq.broker.exchange import Exchange
 from mirrormq.broker.forward.away import AwayQueue
-from mirrormq.broker.forward.moving import follow_view
-from mirrormq.broker.metadata import Record, key, parts, unpack
+from mirrormq.broker.forward.moving import follow_view, put_before
+from mirrormq.broker.journal import Proposal
+from mirrormq.broker.metadata import Record, parts, unpack
 from mirrormq.broker.policy import Policy, match, merge
 from mirrormq.broker.queue import Queue
 from mirrormq.broker.sharding import ensure_shards
@@ -40,7 +41,7 @@ class Records:
         self.is_loading: bool = False
         self.ruled: dict[str, None] = {}            # virtual hosts whose policies changed
         self.bereft: dict[Exchange, None] = {}      # auto-delete exchanges that lost a binding
-        self.leftovers: list[str] = []              # bindings whose ends are gone, found while loading
+        self.leftovers: list[tuple[str, int]] = []  # bindings whose ends are gone, found while loading
 
     def load(self, items: list[tuple[str, str, int]]) -> None:
         """Everything that the store holds when the node starts."""
@@ -73,6 +74,7 @@ class Records:
 
     def finish(self) -> None:
         broker = self.broker
+        broker.journal.world += 1
         ruled = list(self.ruled)
         self.ruled.clear()
         for name in ruled:
@@ -189,7 +191,7 @@ class Records:
             if exchange is not None:
                 exchange.guard = 0 if record is None else revision
         else:
-            self._binding(vhost, name, names, record)
+            self._binding(vhost, name, names, record, revision)
 
     def _exchange(self, vhost: VirtualHost, name: str, record: Record | None, revision: int) -> None:
         broker = self.broker
@@ -266,7 +268,7 @@ class Records:
             queue = AwayQueue(broker, vhost.name, name, record["id"], home=home, durable=record["durable"],
                               auto_delete=record["auto_delete"], owner=None, arguments=arguments, settings=settings)
         queue.exclusive = record["exclusive"]
-        queue.keeps_record = record["durable"] and not record["exclusive"]
+        queue.keeps_record = (record["durable"] or view is not None) and not record["exclusive"]
         name_policies(queue, policy, operator)
         vhost.queues[name] = queue
         queue.touch()
@@ -275,7 +277,7 @@ class Records:
         return queue
 
     def _view(self, vhost: VirtualHost, found: Queue, view: Record, revision: int) -> None:
-        front = found if isinstance(found, AwayQueue) else self._put_before(vhost, found)
+        front = found if isinstance(found, AwayQueue) else put_before(self.broker, vhost, found)
         if not front.is_mirrored:
             front.is_mirrored = True
             self.broker.forwarding.mirrored[front.log_id] = front
@@ -285,28 +287,13 @@ class Records:
         follow_view(front, ring, tuple(view["learners"]))
         self.broker.host.view_seen(front, view, revision)
 
-    def _put_before(self, vhost: VirtualHost, queue: Queue) -> AwayQueue:
-        """A queue of this node becomes a mirrored one: clients come to it by the way that leads to its leader, wherever that is.
-        Those who are at it already stay."""
-        broker = self.broker
-        front = AwayQueue(broker, queue.vhost, queue.name, queue.log_id, home=broker.node_name, durable=queue.durable,
-                          auto_delete=queue.auto_delete, owner=None, arguments=queue.arguments, settings=queue.settings)
-        front.revision = queue.revision
-        front.keeps_record = queue.keeps_record
-        front.policy = queue.policy
-        front.operator_policy = queue.operator_policy
-        front.effective_policy = queue.effective_policy
-        vhost.replace(queue, front)
-        broker.host.hosts(queue.log_id, queue)
-        return front
-
-    def _binding(self, vhost: VirtualHost, name: str, names: list[str], record: Record | None) -> None:
+    def _binding(self, vhost: VirtualHost, name: str, names: list[str], record: Record | None, revision: int) -> None:
         _, kind, where, source_name, routing_key, digest = names
         source = vhost.exchanges.get(source_name)
         found: Destination | None = vhost.queues.get(where) if kind == "queue" else vhost.exchanges.get(where)
         if source is None or found is None:
             if record is not None and self.is_loading:
-                self.leftovers.append(name)
+                self.leftovers.append((name, revision))
             return
         if record is None:
             for binding in source.bindings_to(found):
@@ -316,17 +303,26 @@ class Records:
         elif record["ids"] == [source.id, registry.id_of(found)]:
             vhost.bind(source, found, routing_key, unpack(record["arguments"]))
         elif self.is_loading:
-            self.leftovers.append(name)
+            self.leftovers.append((name, revision))
 
-    def transient(self) -> list[str]:
-        """Records that do not outlive the last node: exchanges that are not durable, and what else binds nothing."""
-        found = self.leftovers
+    def end_transient(self, revision: int) -> None:
+        """Propose the end of what does not outlive the last node: what is not durable, and what binds nothing.
+        Only of what was there at this revision, and as it was: another node may be as young as this one."""
+        leftovers = self.leftovers
         self.leftovers = []
+        for name, written in leftovers:
+            if written <= revision:
+                proposal = Proposal()
+                proposal.unchanged.append((name, written))
+                proposal.delete(name)
+                self.broker.journal.propose(proposal)
         for vhost in self.broker.vhosts.values():
-            found += [key("exchange", vhost.name, exchange.name) for exchange in vhost.exchanges.values()
-                      if not exchange.durable]
-        return found
-
+            for exchange in vhost.exchanges.values():
+                if exchange.id and not exchange.durable and exchange.revision <= revision:
+                    registry.delete_exchange(self.broker, vhost, exchange)
+            for queue in vhost.queues.values():
+                if queue.is_away and not queue.durable and queue.keeps_record and queue.revision <= revision:
+                    registry.delete_queue(self.broker, queue)
 
     def is_leased_here(self, name: str) -> bool:
         """Whether this is the record of a queue that lives on this node as long as the node does, or of a binding to it."""
@@ -335,15 +331,20 @@ class Records:
         if vhost is None or names[0] not in ("queue", "binding"):
             return False
         queue = vhost.queues.get(names[2] if names[0] == "queue" else names[3])
-        return queue is not None and not queue.is_away and not queue.keeps_record
+        return queue is not None and not queue.is_away and not queue.keeps_record and not queue.is_going
 
     def restate(self) -> None:
-        """The node's lease ran out although it lives: propose anew what hung on it."""
+        """The node's lease ran out although it lives: propose anew what hung on it. Queues that were to go have gone with it."""
         broker = self.broker
         for queue in list(broker.queues_by_log.values()):
             vhost = broker.vhosts.get(queue.vhost)
-            if not queue.keeps_record and vhost is not None and vhost.queues.get(queue.name) is queue:
+            if queue.keeps_record or vhost is None or vhost.queues.get(queue.name) is not queue:
+                continue
+            if queue.is_going:
+                self._queue(vhost, queue.name, None, 0)
+            else:
                 registry.restate_queue(broker, vhost, queue)
+        self.finish()
 
 
 def remove_queue(broker: Broker, vhost: VirtualHost, queue: Queue) -> list[Exchange]:

@@ -8,7 +8,7 @@ from mirrormq.broker.arguments import QueueArguments
 from mirrormq.broker.bindings import Binding, Destination
 from mirrormq.broker.connection import Connection
 from mirrormq.broker.exchange import Exchange
-from mirrormq.broker.journal import Proposal
+from mirrormq.broker.journal import Proposal, Slices
 from mirrormq.broker.limits import check_all_queues, check_queue_count
 from mirrormq.broker.metadata import Record, below, key, pack
 from mirrormq.broker.queue import Queue
@@ -37,6 +37,7 @@ def create_queue(broker: Broker, vhost: VirtualHost, name: str, arguments: Queue
     if ring:
         record["view"] = first_view(ring)
     proposal = Proposal()
+    proposal.owned = id if exclusive else 0
     proposal.absent.append(key("queue", vhost.name, name))
     proposal.present.append(key("vhost", vhost.name))
     proposal.put(key("queue", vhost.name, name), record, leased=exclusive or not (durable or ring), home=home)
@@ -55,18 +56,31 @@ def record_of(queue: Queue, view: Record) -> Record:
             "exclusive": queue.exclusive, "arguments": pack(queue.arguments.table), "view": view}
 
 
+def bindings_of(queue: Queue) -> list[tuple[str, Record]]:
+    """The records of everything that is bound to it."""
+    vhost = queue.broker.vhosts[queue.vhost]
+    found = [(source, binding) for source in vhost.sources.get(queue, {}) for binding in source.bindings_to(queue)]
+    return [(binding_key(queue.vhost, source, queue, binding.routing_key, binding.arguments),
+             {"ids": [source.id, queue.log_id], "arguments": pack(binding.arguments)}) for source, binding in found]
+
+
 def restate_queue(broker: Broker, vhost: VirtualHost, queue: Queue) -> None:
-    """A queue of this node whose record went with the node's lease, with its bindings."""
+    """A queue of this node whose record went with the node's lease, with its bindings: as many as there is room for, then the
+    others, as long as the record is the one that was restated."""
     record: Record = {"id": queue.log_id, "node": broker.node_name, "durable": queue.durable, "auto_delete": queue.auto_delete,
                       "exclusive": queue.exclusive, "arguments": pack(queue.arguments.table)}
     place = key("queue", vhost.name, queue.name)
-    proposal = Proposal(is_stubborn=True)
-    proposal.absent.append(place)
-    proposal.put(place, record, leased=True)
+    first = last = Proposal(is_stubborn=True)
+    first.absent.append(place)
+    first.put(place, record, leased=True)
     for source in vhost.sources.get(queue, {}):
         for binding in source.bindings_to(queue):
-            put_binding(proposal, vhost, source, queue, binding.routing_key, binding.arguments)
-    broker.journal.propose(proposal)
+            if not last.has_room(0, 1):
+                last.sequel = Proposal(is_stubborn=True)
+                last = last.sequel
+                last.same.append((place, first.writes[0].text or ""))
+            put_binding(last, vhost, source, queue, binding.routing_key, binding.arguments)
+    broker.journal.propose(first)
 
 
 def delete_queue(broker: Broker, queue: Queue, *, is_stubborn: bool = False) -> int:
@@ -79,15 +93,16 @@ def delete_queue(broker: Broker, queue: Queue, *, is_stubborn: bool = False) -> 
     if vhost is None or known is None or known.log_id != queue.log_id:
         return 0
     queue.is_going = queue.is_going or is_stubborn
-    proposal = Proposal(is_stubborn=is_stubborn)
+    slices = Slices(is_stubborn=is_stubborn)
+    proposal = slices.proposals[0]
     proposal.ending = queue
     place = key("queue", vhost.name, queue.name)
     proposal.unchanged.append((place, known.revision))
     proposal.delete(place)
     proposal.prefixes.append(below("binding", vhost.name, "queue", queue.name))
     gone: dict[Destination, None] = {known: None}
-    _with_unused(proposal, vhost, gone)
-    broker.journal.propose(proposal)
+    _with_unused(slices, vhost, gone)
+    broker.journal.propose_all(slices)
     return queue.backlog.count
 
 
@@ -107,54 +122,60 @@ def create_exchange(broker: Broker, vhost: VirtualHost, name: str, type: str, *,
 
 
 def delete_exchange(broker: Broker, vhost: VirtualHost, exchange: Exchange, *, is_stubborn: bool = False) -> None:
-    """With it go auto-delete exchanges that lead to nothing else, however long their chain is."""
-    proposal = Proposal(is_stubborn=is_stubborn)
-    _drop_exchange(proposal, vhost, exchange)
+    """With it go its bindings both ways, and auto-delete exchanges that lead to nothing else, however long their chain is."""
+    slices = Slices(is_stubborn=is_stubborn)
+    _drop_bindings(slices, vhost, exchange)
+    _drop_exchange(slices, vhost, exchange)
     gone: dict[Destination, None] = {exchange: None}
-    _with_unused(proposal, vhost, gone)
-    broker.journal.propose(proposal)
+    _with_unused(slices, vhost, gone)
+    broker.journal.propose_all(slices)
 
 
-def _with_unused(proposal: Proposal, vhost: VirtualHost, gone: dict[Destination, None]) -> None:
-    """Auto-delete exchanges whose last binding goes with what goes."""
+def _drop_bindings(slices: Slices, vhost: VirtualHost, exchange: Exchange) -> None:
+    """Those from the exchange, each part of them only while the exchange is there: a later one of its name may have the same."""
+    for binding in exchange.bindings():
+        proposal = slices.room(4, 4)            # what else the last part may have to take
+        if not proposal.writes:
+            proposal.unchanged.append((key("exchange", vhost.name, exchange.name), exchange.revision))
+        proposal.delete(binding_key(vhost.name, exchange, binding.destination, binding.routing_key, binding.arguments))
+
+
+def _with_unused(slices: Slices, vhost: VirtualHost, gone: dict[Destination, None]) -> None:
+    """Auto-delete exchanges whose last binding goes with what goes. If two nodes each take one of the last two bindings, the
+    exchange is found without any when both have been applied (`Records.finish`)."""
     going = list(gone)
     while going:
         for source in vhost.sources.get(going.pop(), {}):
-            if source.auto_delete and source not in gone:
-                if all(destination in gone for destination in source.destinations()):
-                    _drop_exchange(proposal, vhost, source)
-                    gone[source] = None
-                    going.append(source)
-                else:
-                    _touch_guard(proposal, vhost, source)
+            if source.auto_delete and source not in gone and all(_is_going(end, gone) for end in source.destinations()):
+                _drop_exchange(slices, vhost, source)
+                gone[source] = None
+                going.append(source)
 
 
-def _drop_exchange(proposal: Proposal, vhost: VirtualHost, exchange: Exchange) -> None:
+def _is_going(end: Destination, gone: dict[Destination, None]) -> bool:
+    return end in gone or (isinstance(end, Queue) and end.is_going)
+
+
+def _drop_exchange(slices: Slices, vhost: VirtualHost, exchange: Exchange) -> None:
+    proposal = slices.room(2, 3)
     place = key("exchange", vhost.name, exchange.name)
-    proposal.unchanged.append((place, exchange.revision))
+    if (place, exchange.revision) not in proposal.unchanged:
+        proposal.unchanged.append((place, exchange.revision))
     proposal.delete(place)
     proposal.prefixes.append(below("binding", vhost.name, "exchange", exchange.name))
     if exchange.auto_delete:
-        _check_guard(proposal, vhost, exchange)
-        proposal.delete(_guard_key(vhost, exchange))
+        guard = _guard_key(vhost, exchange)
+        if exchange.guard:
+            proposal.unchanged.append((guard, exchange.guard))
+        else:
+            proposal.absent.append(guard)
+        proposal.delete(guard)
 
 
 def _guard_key(vhost: VirtualHost, exchange: Exchange) -> str:
+    """Every binding of an auto-delete exchange writes this record, and its end needs it unchanged: who unbinds the last binding
+    on one node must not take away what is being bound on another. Bindings do not hinder each other."""
     return key("guard", vhost.name, exchange.name)
-
-
-def _check_guard(proposal: Proposal, vhost: VirtualHost, exchange: Exchange) -> None:
-    """Two nodes that change the bindings of an auto-delete exchange at once would each miss that theirs was the last."""
-    place = _guard_key(vhost, exchange)
-    if exchange.guard:
-        proposal.unchanged.append((place, exchange.guard))
-    else:
-        proposal.absent.append(place)
-
-
-def _touch_guard(proposal: Proposal, vhost: VirtualHost, exchange: Exchange) -> None:
-    _check_guard(proposal, vhost, exchange)
-    proposal.put(_guard_key(vhost, exchange), {"id": exchange.id})
 
 
 def bind(broker: Broker, vhost: VirtualHost, source: Exchange, destination: Destination, routing_key: str,
@@ -167,7 +188,7 @@ def bind(broker: Broker, vhost: VirtualHost, source: Exchange, destination: Dest
     _needs(proposal, vhost, destination)
     put_binding(proposal, vhost, source, destination, routing_key, arguments)
     if source.auto_delete:
-        _touch_guard(proposal, vhost, source)
+        proposal.put(_guard_key(vhost, source), {"id": source.id})
     broker.journal.propose(proposal)
 
 
@@ -192,15 +213,12 @@ def unbind(broker: Broker, vhost: VirtualHost, source: Exchange, destination: De
            arguments: Table) -> None:
     if not source.has_binding(destination, routing_key, arguments):
         return
-    proposal = Proposal()
-    proposal.delete(binding_key(vhost.name, source, destination, routing_key, arguments))
-    if source.auto_delete:
-        if len(source.bindings()) == 1:
-            _drop_exchange(proposal, vhost, source)
-            _with_unused(proposal, vhost, {source: None})
-        else:
-            _touch_guard(proposal, vhost, source)
-    broker.journal.propose(proposal)
+    slices = Slices()
+    slices.proposals[0].delete(binding_key(vhost.name, source, destination, routing_key, arguments))
+    if source.auto_delete and len(source.bindings()) == 1:
+        _drop_exchange(slices, vhost, source)
+        _with_unused(slices, vhost, {source: None})
+    broker.journal.propose_all(slices)
 
 
 def id_of(destination: Destination) -> int:

@@ -16,6 +16,7 @@ from mirrormq import __version__, is_compiled
 from mirrormq.admin.app import START_FAULTS, App, GivenUp
 from mirrormq.admin.door import Door
 from mirrormq.node.config import ConfigError, NodeConfig, load_config
+from mirrormq.node.resources import keep_memory
 from mirrormq.node.runtime import Runtime
 
 log = logging.getLogger("mirrormq")
@@ -80,6 +81,7 @@ async def _serve(config: NodeConfig) -> None:
     loop = asyncio.get_running_loop()
     for each in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(each, stop.set)
+    keep_memory()
     app = App(config)
     door = Door(app)
     try:

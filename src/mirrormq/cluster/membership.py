@@ -73,7 +73,8 @@ class Membership:
         self.members: dict[str, str] = {}           # name to id
         self.running: dict[str, NodeInfo] = {}
         self.lease = 0
-        self.is_first = False                       # nobody else was up when this node entered
+        self.is_first = False                       # nobody else was up when this node entered,
+        self.entered_at = 0                         # which was at this revision
         self.on_change: Callable[[], None] = lambda: None
         self.on_gone: Callable[[str], None] = lambda _: None
         self.on_expired: Callable[[], None] = lambda: None
@@ -81,6 +82,7 @@ class Membership:
         self._directory = directory
         self._me: NodeInfo | None = None
         self._is_out = False                        # the lease is gone, and the others do not know yet that we are here
+        self._is_leaving = False
         self._leaving: dict[str, asyncio.Event] = {}
 
     @property
@@ -93,11 +95,13 @@ class Membership:
         """Become a member, or be one again; NotAdmitted if that cannot be. What an earlier run left on its lease goes."""
         cluster = await self._cluster_id()
         await self._become_member(cluster)
-        nodes = (await self.store.read(NODE)).items
+        found = await self.store.read(NODE)
+        nodes = found.items
         mine = nodes.get(NODE + self.name)
         if mine is not None and mine.lease:
             await self.store.revoke(mine.lease)
         self.is_first = not any(key != NODE + self.name for key in nodes)
+        self.entered_at = found.revision
         self.keepsake = self.keepsake.started(cluster)
         self.keepsake.save(self._directory)
         self.lease = await self.store.grant(LEASE)
@@ -151,6 +155,7 @@ class Membership:
 
     async def leave_running(self) -> None:
         """A clean stop: everybody may know at once."""
+        self._is_leaving = True
         if self.lease:
             await self.store.revoke(self.lease)
             self.lease = 0
@@ -158,6 +163,8 @@ class Membership:
     def lease_of(self, name: str) -> int:
         """What hangs on a node hangs on this; an empty name is this node."""
         if name in ("", self.name):
+            if not self.lease:
+                raise BadTransaction("this node is leaving")
             return self.lease
         info = self.running.get(name)
         if info is None or not info.lease:
@@ -167,8 +174,8 @@ class Membership:
     # --- staying alive --------------------------------------------------------------------------------------------------
 
     async def keep(self, write: Callable[[Path], Awaitable[None]]) -> None:
-        """Renew the lease until cancelled."""
-        while True:
+        """Renew the lease until cancelled, or until this node leaves: then nobody may think that it comes back."""
+        while not self._is_leaving:
             await asyncio.sleep(RENEW)
             try:
                 await write(self._directory / PULSE)
@@ -178,13 +185,17 @@ class Membership:
                 self._is_out = True
             except (CoordinationError, OSError):
                 continue            # the store's own state says so; the next try comes soon
-            if self._is_out:
+            if self._is_out and not self._is_leaving:
                 await self._return()
 
     async def _return(self) -> None:
         """The lease ran out while this node was frozen or cut off: take a new one, and say again what hangs on it."""
         try:
-            self.lease = await self.store.grant(LEASE)
+            lease = await self.store.grant(LEASE)
+            if self._is_leaving:
+                await self.store.revoke(lease)
+                return
+            self.lease = lease
             if self._me is not None:
                 await self.store.transact([], [Put(NODE + self.name, self._me.text(), self.lease)])
         except CoordinationError:

@@ -4,6 +4,8 @@ Rules
  1. The copy changes only by what the store sends: first the whole, then each change in the store's order.
  2. A proposal is settled when the store has decided and the copy has the decision. So whoever is answered finds what was decided.
  3. A store that does not answer fails the proposals of clients with its sentence; stubborn ones are made again when it returns.
+ 4. What becomes of nodes is applied before what went with them: whoever published to a queue that goes because its node is lost
+    must hear that its messages are.
 """
 
 from __future__ import annotations
@@ -27,7 +29,6 @@ from mirrormq.cluster.coordination import (
     Delete,
     DeletePrefix,
     Item,
-    LeaseGone,
     OutcomeUnknown,
     Present,
     Put,
@@ -35,9 +36,11 @@ from mirrormq.cluster.coordination import (
     Snapshot,
     Transaction,
     Unchanged,
+    ValueIs,
     Write,
 )
 from mirrormq.cluster.coordination.port import check
+from mirrormq.cluster.membership import NODE
 
 METADATA: Final = "meta/"
 ROUND: Final = 500          # proposals in one round trip; more would make the first wait long
@@ -63,6 +66,7 @@ class Replica:
         self._lease = lease
         self._tick = tick
         self._known: dict[str, int] = {}
+        self._leases: dict[str, int] = {}           # of the nodes that are up
         self._gathered: list[Proposal] = []
         self._stubborn: list[Proposal] = []
         self._has_news = asyncio.Event()
@@ -76,6 +80,7 @@ class Replica:
         self._tick()
         self.revision = snapshot.revision
         self._known = {key: item.revision for key, item in snapshot.items.items()}
+        self._leases = {key: item.lease for key, item in snapshot.items.items() if key.startswith(NODE)}
         metadata = [(key[len(METADATA):], item.value, item.revision) for key, item in snapshot.items.items()
                     if key.startswith(METADATA)]
         self._broker.records.load(metadata)
@@ -98,7 +103,7 @@ class Replica:
 
     def _apply(self, news: Changes) -> None:
         lapsed = any(change.item is None and change.key == self.own_key for change in news.changes)
-        for change in news.changes:
+        for change in sorted(news.changes, key=lambda change: not change.key.startswith(NODE)):
             if lapsed and change.item is None and self._is_ours(change.key):
                 self._known.pop(change.key, None)       # our lease ran out, but we are here: it will be said again
             else:
@@ -110,13 +115,16 @@ class Replica:
 
     def _compare(self, snapshot: Snapshot) -> None:
         """The store no longer tells each change since we last heard of it: what differs has changed."""
-        lapsed = self.own_key in self._known and self.own_key not in snapshot.items
-        for key in [key for key in self._known if key not in snapshot.items]:
+        items = snapshot.items
+        renewed = [key for key, lease in self._leases.items() if key in items and items[key].lease != lease]
+        lapsed = self.own_key in renewed or (self.own_key in self._known and self.own_key not in items)
+        gone = [key for key in renewed if key != self.own_key] + [key for key in self._known if key not in items]
+        for key in sorted(gone, key=lambda key: not key.startswith(NODE)):
             if lapsed and self._is_ours(key):
                 del self._known[key]
             else:
                 self._change(key, None)
-        for key, item in sorted(snapshot.items.items(), key=_rank):
+        for key, item in sorted(items.items(), key=_rank):
             if self._known.get(key) != item.revision:
                 self._change(key, item)
         self.revision = max(self.revision, snapshot.revision)
@@ -124,8 +132,11 @@ class Replica:
     def _change(self, key: str, item: Item | None) -> None:
         if item is None:
             self._known.pop(key, None)
+            self._leases.pop(key, None)
         else:
             self._known[key] = item.revision
+            if key.startswith(NODE):
+                self._leases[key] = item.lease
         if key.startswith(METADATA):
             text, revision = (None, 0) if item is None else (item.value, item.revision)
             self._broker.records.apply(key[len(METADATA):], text, revision)
@@ -188,8 +199,9 @@ class Replica:
                 check(transaction)
                 transactions.append(transaction)
                 proposals.append(proposal)
-            except BadTransaction as fault:
+            except BadTransaction as fault:         # and it never will, so not even a stubborn one is made again
                 proposal.state, proposal.text = UNHEARD, f"the store cannot take this: {fault}"
+                self._broker.host.report("error", f"a change of {_title(proposal)} was given up: {fault}")
         try:
             outcomes = await self.store.transact_many(transactions)
         except CoordinationError as fault:
@@ -203,6 +215,7 @@ class Replica:
                 held = max(held, outcome.revision)
             else:
                 proposal.state = LOST
+                proposal.is_void = proposal.ending is not None and METADATA + proposal.unchanged[0][0] not in outcome.found
                 lost = max(lost, outcome.revision)
         await self.reach(held, PATIENCE)
         if lost > held:
@@ -211,7 +224,7 @@ class Replica:
 
     def _unheard(self, proposal: Proposal, fault: CoordinationError) -> None:
         proposal.state = UNHEARD
-        if proposal.is_stubborn or isinstance(fault, LeaseGone):
+        if proposal.is_stubborn:
             self._stubborn.append(proposal)
         if isinstance(fault, OutcomeUnknown):
             proposal.text = f"it is not known whether this was done: {fault}"
@@ -222,6 +235,7 @@ class Replica:
         compares: list[Compare] = [Absent(METADATA + name) for name in proposal.absent]
         compares += [Present(METADATA + name) for name in proposal.present]
         compares += [Unchanged(METADATA + name, revision) for name, revision in proposal.unchanged]
+        compares += [ValueIs(METADATA + name, text) for name, text in proposal.same]
         writes: list[Write] = [DeletePrefix(METADATA + prefix) for prefix in proposal.prefixes]
         for write in proposal.writes:
             name = METADATA + write.name
@@ -237,6 +251,11 @@ def _rank(item: tuple[str, Item]) -> int:
     key = item[0]
     kind = parts(key[len(METADATA):])[0] if key.startswith(METADATA) else ""
     return ORDER.index(kind) if kind in ORDER else -1
+
+
+def _title(proposal: Proposal) -> str:
+    names = [write.name for write in proposal.writes] + proposal.prefixes
+    return names[0] if names else "nothing"
 
 
 def _ignore(_key: str, _item: Item | None) -> None:

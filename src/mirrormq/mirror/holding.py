@@ -92,6 +92,7 @@ class Holding(RingPort):
         self.released: str = ""
         self.sentence: str = ""
         self.led_since: float = 0.0
+        self.former: str = ""                       # who led before
 
     # --- the queue's side -------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64, mypyc_attr
 
+from mirrormq.broker.backlog import PlainBacklog
 from mirrormq.broker.forward.away import AwayQueue
 from mirrormq.broker.forward.moving import stop_serving
 from mirrormq.broker.forward.runs import Publisher
@@ -289,7 +290,7 @@ class Rings:
         queue.is_held = False
         queue.builder.epoch = effect.epoch
         holding.led_since = holding.state.now
-        self.host.led(holding, effect, queue.backlog.count)
+        self.host.led(holding, effect, returned_count(queue))
         queue.activate()
         self.broker.schedule()
 
@@ -330,3 +331,9 @@ class Rings:
             front = self.broker.forwarding.mirrored.get(holding.log_id)
             stop_serving(self.broker, queue, front)
             self.host.report("info", f"queue '{holding.front.name}' in vhost '{holding.front.vhost}': {effect.why}")
+
+
+def returned_count(queue: Queue) -> int:
+    """Messages that may have been delivered before, and will be again."""
+    backlog = queue.backlog
+    return len(backlog.returned) if isinstance(backlog, PlainBacklog) else 0

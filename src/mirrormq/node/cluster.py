@@ -12,30 +12,28 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import deque
 from collections.abc import Callable
-from typing import Any, Final
+from contextlib import AsyncExitStack
+from typing import Any, Final, Protocol
 
 from mirrormq.broker import agreement
 from mirrormq.broker.broker import Broker
-from mirrormq.broker.forward.port import PeerPort
-from mirrormq.cluster.coordination import Coordination, CoordinationError, Item
+from mirrormq.cluster.coordination import Coordination, CoordinationError
 from mirrormq.cluster.keepsake import Keepsake
 from mirrormq.cluster.link import BULK, CONTROL, RING, WORK, Frame, Identity
 from mirrormq.cluster.membership import NODE, Membership, NodeInfo, touch
 from mirrormq.cluster.replica import Replica
-from mirrormq.mirror.rings import Rings
 from mirrormq.node.cluster_store import open_store, spec_of
 from mirrormq.node.config import NodeConfig
+from mirrormq.node.everyone import Everyone
 from mirrormq.node.links import Links, Peer
+from mirrormq.node.neighbour import REVISION, Neighbour, Port
 from mirrormq.node.questions import ASK, TOLD, Questions
 from mirrormq.node.secret import shared_secret
 
-REVISION: Final = 255           # kind of a WORK frame: what follows stands on this revision
 MACHINE: Final = 10             # kind of RING and BULK frames: a message between two machines of a mirrored queue
 APPLIED: Final = 1              # kinds of CONTROL frames
 ALARMS: Final = 2
-EVERYONE: Final = 0.5           # seconds that an answer waits for the other nodes' copies
 BEHIND: Final = 2.0             # seconds that frames wait for a copy that is older than their sender's
 PROBE: Final = 1.0
 PARTED: Final = 5.0             # seconds without a link to a node that is up, after which that is no passing thing
@@ -45,35 +43,14 @@ class LinkPortTaken(Exception):
     """The sentence says which port, and what to do."""
 
 
-class Port(PeerPort):
-    """A link as forwarding sees it."""
+class RingLinks(Protocol):
+    """What mirrored queues hear of links."""
 
-    def __init__(self, cluster: Cluster, peer: Peer) -> None:
-        super().__init__(peer.name)
-        self._cluster = cluster
-        self._peer = peer
-        self._told = -1
+    def link_up(self, node: str) -> None: ...
 
-    def send(self, kind: int, payload: bytes) -> None:
-        revision = self._cluster.replica.revision
-        if revision != self._told:
-            self._told = revision
-            self._peer.send(WORK, REVISION, revision.to_bytes(8, "big"))
-        self._peer.send(WORK, kind, payload)
+    def link_down(self, node: str) -> None: ...
 
-    def waiting(self) -> int:
-        return self._peer.waiting(WORK)
-
-
-class Neighbour:
-    """What this node knows of one that it is linked to."""
-
-    def __init__(self, peer: Peer) -> None:
-        self.peer = peer
-        self.applied = 0
-        self.alarms: dict[str, str] = {}
-        self.held: deque[tuple[int, bytes]] = deque()       # WORK frames that wait for this node's copy
-        self.needs = 0                                      # the revision that they wait for
+    def received(self, node: str, payload: bytes) -> None: ...
 
 
 class Cluster:
@@ -83,7 +60,8 @@ class Cluster:
         self.neighbours: dict[str, Neighbour] = {}
         self.on_alarms: Callable[[dict[str, dict[str, str]]], None] = lambda _: None
         self.on_members: Callable[[], None] = lambda: None
-        self.rings: Rings | None = None
+        self.rings: RingLinks | None = None
+        self.on_failed: Callable[[str], None] = lambda _: None      # this node cannot be part of its cluster any more
         self.questions = Questions(broker.host.fault)
         self._tick = tick
         self._report = report
@@ -91,8 +69,11 @@ class Cluster:
         self._tasks: set[asyncio.Task[None]] = set()
         self._unlinked: dict[str, float] = {}               # nodes that are up and not linked, and since when
         self._own_alarms: dict[str, str] = {}
-        self._everyone: list[tuple[int, asyncio.Future[None]]] = []
+        self._everyone = Everyone(lambda: (neighbour.applied for neighbour in self.neighbours.values()))
         self._is_stopping = False
+        self._is_member = False
+        self._is_linking = False
+        self._opened = AsyncExitStack()
 
     # --- starting and stopping ----------------------------------------------------------------------------------------
 
@@ -101,15 +82,17 @@ class Cluster:
         config = self.config
         keepsake = Keepsake.load(config.data_dir, config.node_name)
         self.store: Coordination = await open_store(config, keepsake)
+        self._opened.push_async_callback(self.store.close)
         self.membership = Membership(self.store, keepsake, config.data_dir)
         self.replica = Replica(self.store, self.broker, self.membership.lease_of, self._tick)
         await self._until_entered()
+        self._is_member = True
         snapshot = await self.replica.load()
         self.membership.load(snapshot.items)
         for name in self.broker.forwarding.embassies:
             if name not in self.membership.running:
                 self.broker.forwarding.node_gone(name)
-        self.replica.on_other = self._saw
+        self.replica.on_other = self.membership.saw
         self.replica.own_key = NODE + self.membership.name
         self.replica.on_advance = self._advanced
         self.membership.on_change = self._members_changed
@@ -130,12 +113,14 @@ class Cluster:
         """Follow the store, link to the others, and be seen by them."""
         config = self.config
         keepsake = self.membership.keepsake
-        self.spawn(self.replica.follow(), "following the store")
-        self.spawn(self.replica.propose(self._until_everyone), "proposing to the store")
-        self.spawn(self.replica.insist(), "insisting")
-        self.spawn(self.membership.keep(touch), "keeping the lease")
+        self.spawn(self.replica.follow(), "following the store", is_vital=True)
+        self.spawn(self.replica.propose(self._everyone.until), "proposing to the store", is_vital=True)
+        self.spawn(self.replica.insist(), "insisting", is_vital=True)
+        self.spawn(self.membership.keep(touch), "keeping the lease", is_vital=True)
         me = Identity(keepsake.node, keepsake.id, keepsake.starts)
         self.links = Links(me, self._secret(), self, cluster_id=keepsake.cluster, report=self._report)
+        self._opened.push_async_callback(self.links.stop)
+        self._is_linking = True
         await self._listen()
         await self.membership.announce(config.advertised_host, config.advertised_port or self.links.port, about)
         self._members_changed()
@@ -153,21 +138,26 @@ class Cluster:
     def _secret(self) -> bytes:
         return shared_secret(self.config.secret_file)
 
-    def spawn(self, work: Any, name: str) -> None:
+    def spawn(self, work: Any, name: str, *, is_vital: bool = False) -> None:
+        """Without what is vital a node would know less and less of its cluster and go on all the same: it has to stop."""
         task = self._loop.create_task(work, name=name)
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._vital_ended if is_vital else self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (fault := task.exception()) is not None:
             self.broker.host.fault(fault)
-            self._report("critical", f"{task.get_name()} has ended ({fault}); restart the node")
+
+    def _vital_ended(self, task: asyncio.Task[None]) -> None:
+        self._ended(task)
+        if not self._is_stopping and not task.cancelled():
+            self.on_failed(f"{task.get_name()} has ended ({task.exception() or 'the store was closed'})")
 
     async def leave(self) -> None:
         """Others may know that this node stops: its exclusive queues go, nobody waits for it."""
         self._is_stopping = True
-        if not hasattr(self, "membership"):
+        if not self._is_member:
             return
         try:
             await self.membership.leave_running()
@@ -179,24 +169,17 @@ class Cluster:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if hasattr(self, "links"):
-            await self.links.stop()
-        if hasattr(self, "store"):
-            await self.store.close()
+        await self._opened.aclose()
 
     # --- the store ------------------------------------------------------------------------------------------------------
-
-    def _saw(self, key: str, item: Item | None) -> None:
-        self.membership.saw(key, item)
 
     def _members_changed(self) -> None:
         """Links follow the members that are up."""
         self._note_unlinked()
-        if hasattr(self, "links"):
-            others = [info for info in self.membership.running.values() if info.name != self.membership.name]
-            self.links.set_peers({info.name: (info.host, info.link_port) for info in others},
-                                 {info.name: info.id for info in others})
-        self._check_everyone()
+        others = [info for info in self.membership.running.values() if info.name != self.membership.name]
+        self.links.set_peers({info.name: (info.host, info.link_port) for info in others},
+                             {info.name: info.id for info in others})
+        self._everyone.check()
         self.on_members()
 
     def _note_unlinked(self) -> None:
@@ -204,9 +187,12 @@ class Cluster:
         names = [name for name in self.membership.running if name != self.membership.name and name not in self.neighbours]
         self._unlinked = {name: self._unlinked.get(name, now) for name in names}
 
+    def loop_time(self) -> float:
+        return self._loop.time()
+
     def address(self) -> tuple[str, int] | None:
         """Where other nodes are listened for."""
-        return (self.config.link_host or "::", self.links.port) if hasattr(self, "links") else None
+        return (self.config.link_host or "::", self.links.port) if self._is_linking else None
 
     def parted(self) -> list[str]:
         """Nodes that are up, as the store knows, and that this node cannot reach."""
@@ -228,24 +214,6 @@ class Cluster:
             neighbour.peer.send(CONTROL, APPLIED, revision.to_bytes(8, "big"))
             self._let_go(neighbour)
 
-    # --- waiting for everyone ---------------------------------------------------------------------------------------------
-
-    def _until_everyone(self, revision: int) -> asyncio.Future[None] | None:
-        if all(neighbour.applied >= revision for neighbour in self.neighbours.values()):
-            return None
-        future: asyncio.Future[None] = self._loop.create_future()
-        self._everyone.append((revision, future))
-        self._loop.call_later(EVERYONE, _done, future)
-        return future
-
-    def _check_everyone(self) -> None:
-        if self._everyone:
-            reached = min((neighbour.applied for neighbour in self.neighbours.values()), default=1 << 62)
-            for revision, future in self._everyone:
-                if revision <= reached:
-                    _done(future)
-            self._everyone = [waiting for waiting in self._everyone if not waiting[1].done()]
-
     # --- links --------------------------------------------------------------------------------------------------------------
 
     def link_up(self, peer: Peer) -> None:
@@ -256,7 +224,7 @@ class Cluster:
         if self._own_alarms:
             peer.send(CONTROL, ALARMS, json.dumps(self._own_alarms).encode())
         self._report("info", f"linked to node {peer.name}")
-        self.broker.forwarding.link_up(Port(self, peer), peer.incarnation)
+        self.broker.forwarding.link_up(Port(self.replica, peer), peer.incarnation)
         agreement.look_after_stranded(self.broker)
         if self.rings is not None:
             self.rings.link_up(peer.name)
@@ -274,7 +242,7 @@ class Cluster:
             self.rings.link_down(peer.name)
         if neighbour is not None and neighbour.alarms:
             self._tell_alarms()
-        self._check_everyone()
+        self._everyone.check()
         self.broker.schedule()
         info = self.membership.running.get(peer.name)
         if info is not None and not self._is_stopping:
@@ -358,7 +326,7 @@ class Cluster:
 
     def flush(self) -> None:
         """The end of a turn."""
-        if hasattr(self, "links"):
+        if self._is_linking:
             self.links.flush()
 
     # --- control ------------------------------------------------------------------------------------------------------------
@@ -366,7 +334,7 @@ class Cluster:
     def _control(self, neighbour: Neighbour, kind: int, payload: bytes) -> None:
         if kind == APPLIED:
             neighbour.applied = int.from_bytes(payload, "big")
-            self._check_everyone()
+            self._everyone.check()
         elif kind == ALARMS:
             neighbour.alarms = json.loads(payload)
             self._tell_alarms()
@@ -403,8 +371,3 @@ class Cluster:
         keepsake = self.membership.keepsake
         return {"node": keepsake.node, "cluster": keepsake.cluster, "coordination": spec_of(self.config, keepsake),
                 "members": sorted(self.membership.members), "running": sorted(self.membership.running)}
-
-
-def _done(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)

@@ -5,6 +5,7 @@ import asyncio
 import os
 import socket
 import ssl
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from mirrormq.broker.auth import is_loopback
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from mirrormq.node.runtime import Runtime
 
 WRITE_HIGH: Final = 1 << 20         # bytes waiting in a socket before deliveries pause
+LONG_READ: Final = 128 << 10        # bytes; who sends so much at once has more to send
+LONG_WORK: Final = 0.0005           # seconds
 PROXY_LIMIT: Final = 4096
 
 
@@ -31,6 +34,10 @@ class SocketTransport(Transport):
     def write(self, data: bytes) -> None:
         if not self._transport.is_closing():        # uvloop refuses to write to a socket that its peer has closed
             self._transport.write(data)
+
+    def write_all(self, pieces: list[bytes]) -> None:
+        if not self._transport.is_closing():
+            self._transport.writelines(pieces)
 
     def close(self) -> None:
         """Close when everything has left; a peer that does not read is not waited for much longer."""
@@ -93,7 +100,10 @@ class ClientProtocol(asyncio.Protocol):
             if not self._awaits_tls:
                 self._read_proxy_header()
             return
-        connection.receive(data)
+        if len(data) < LONG_READ:
+            connection.receive(data)
+        else:
+            self._receive_much(connection, data)
         if self._deadline is not None and connection.state >= RUNNING:
             self._deadline.cancel()
             self._deadline = None
@@ -116,6 +126,22 @@ class ClientProtocol(asyncio.Protocol):
         rest, self._early = self._early[header.size:], b""
         if rest:
             self.data_received(rest)
+
+    def _receive_much(self, connection: Connection, data: bytes) -> None:
+        """A client that fills whole reads with small messages waits for the turn after each: or those who consume them, and
+        everybody else, would hardly get theirs. Large messages are soon handled, and go to the disk better many at once."""
+        began = perf_counter()
+        connection.receive(data)
+        if perf_counter() - began > LONG_WORK and connection.is_reading and self._transport is not None \
+                and not self._transport.is_closing():
+            self._transport.pause_reading()
+            self._runtime.rest(self)
+
+    def go_on_reading(self) -> None:
+        """The turn is over."""
+        assert self._transport is not None and self._connection is not None
+        if self._connection.is_reading and not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def pause_writing(self) -> None:
         if self._connection is not None:

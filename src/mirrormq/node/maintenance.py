@@ -9,12 +9,15 @@ REASON = "Node was put into maintenance mode"
 
 
 async def drain(runtime: Runtime) -> int:
-    """Close the listeners and the clients, and tell the other nodes. Returns how many clients there were."""
+    """Give every lead away, close the listeners and the clients, tell the other nodes. Returns how many clients there were."""
     if runtime.is_drained:
         return 0
     runtime.is_drained = True
     count = len(runtime.broker.connections)
     runtime.report("warning", "this node is being put into maintenance mode: it serves no clients any more")
+    staying = await runtime.orders.move_away()
+    if staying:
+        runtime.report("warning", f"{len(staying)} mirrored queues have no other mirror in sync and stay here")
     await runtime.turn_out(REASON)
     runtime.report("warning", f"closed the listeners and {count} client connections")
     await _tell(runtime, maintenance=True)

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Final
 from mirrormq.broker.forward.away import AwayQueue
 from mirrormq.broker.metadata import Record, key
 from mirrormq.broker.queue import Queue
-from mirrormq.broker.registry import first_view, record_of
+from mirrormq.broker.registry import bindings_of, first_view, record_of
 from mirrormq.cluster.coordination import CoordinationError, Item, Put, Transaction, Unchanged
+from mirrormq.cluster.coordination.port import MAX_WRITES
 from mirrormq.cluster.link import BULK, RING
 from mirrormq.cluster.replica import METADATA
 from mirrormq.cluster.wishes import Nodes, Standing, desired, first_ring
@@ -27,10 +28,11 @@ from mirrormq.log.fold import RecoveredQueue
 from mirrormq.log.syncer import Worker
 from mirrormq.mirror.holding import Holding, view_from, view_record
 from mirrormq.mirror.machine.effects import BecameLeader, InstallPiece
-from mirrormq.mirror.machine.inputs import HandOver, ProposalFailed, SetDesired, Sync
+from mirrormq.mirror.machine.inputs import HandOver, ProposalFailed, SetDesired
 from mirrormq.mirror.machine.records import Desired, View
 from mirrormq.mirror.machine.state import LEADER, OUTSIDE
 from mirrormq.mirror.rings import RingHost, Rings
+from mirrormq.node.audit import Audit
 from mirrormq.node.cluster import MACHINE
 
 if TYPE_CHECKING:
@@ -61,6 +63,7 @@ class Mirroring(RingHost):
         self._timer_at = 0.0
         self._worker: Worker | None = None
         self._installing: dict[int, asyncio.Lock] = {}
+        self.audit = Audit(runtime)
 
     # --- starting and stopping --------------------------------------------------------------------------------------
 
@@ -79,6 +82,7 @@ class Mirroring(RingHost):
     def run(self) -> None:
         self._cluster.spawn(self._propose(), "proposing views")
         self._cluster.spawn(self._watch_store(), "minding the store")
+        self._cluster.spawn(self.audit.write(), "writing down who leads")
         self.look_again()
 
     async def hand_over(self) -> None:
@@ -127,6 +131,7 @@ class Mirroring(RingHost):
         view = view_from(record)
         holding = self.rings.by_id.get(front.log_id)
         if holding is not None:
+            holding.former = holding.state.view.ring[0]
             self.rings.view_seen(holding, view, revision)
         elif view.holds(self.rings.me):
             queue = self._turned.pop(front.log_id, None)
@@ -137,7 +142,21 @@ class Mirroring(RingHost):
     def queue_gone(self, log_id: int) -> None:
         self._views.pop(log_id, None)
         self._turned.pop(log_id, None)
+        holding = self.rings.by_id.get(log_id)
+        if holding is not None and holding.state.role == LEADER and holding.state.epoch > 1:
+            self.audit.forget(log_id)
         self.rings.forget(log_id)
+
+    def link_up(self, node: str) -> None:
+        self.audit.link_found(node)
+        self.rings.link_up(node)
+
+    def link_down(self, node: str) -> None:
+        self.audit.link_lost(node, self.now())
+        self.rings.link_down(node)
+
+    def received(self, node: str, payload: bytes) -> None:
+        self.rings.received(node, payload)
 
     # --- what policies want -----------------------------------------------------------------------------------------
 
@@ -235,7 +254,9 @@ class Mirroring(RingHost):
 
     def led(self, holding: Holding, effect: BecameLeader, requeued: int) -> None:
         front = holding.front
-        self.report("info", f"queue '{front.name}' in vhost '{front.vhost}': {effect.why or 'leads here'}")
+        if effect.epoch > 1:
+            self.report("info", f"queue '{front.name}' in vhost '{front.vhost}': {effect.why or 'leads here'}")
+            self.audit.led(holding, effect, holding.former, requeued=requeued, known_stable=holding.state.stable)
 
     def quarantined(self, holding: Holding, why: str) -> None:
         front = holding.front
@@ -271,6 +292,7 @@ class Mirroring(RingHost):
         """The machine need not wait until the store's watch tells it."""
         holding = self.rings.by_id.get(log_id)
         if holding is not None and record["epoch"] > holding.state.epoch:
+            holding.former = holding.state.view.ring[0]
             self.rings.view_seen(holding, view_from(record), revision)
 
     def _lost(self, queue: Queue, found: dict[str, Item]) -> None:
@@ -297,26 +319,18 @@ class Mirroring(RingHost):
                 self.look_again()
                 self._broker.schedule()
 
-    # --- for operators ----------------------------------------------------------------------------------------------
-
-    def leads(self, log_id: int) -> Holding | None:
-        holding = self.rings.by_id.get(log_id)
-        return holding if holding is not None and holding.state.role == LEADER else None
-
-    def sync(self, log_id: int, *, on: bool) -> None:
-        holding = self.leads(log_id)
-        if holding is not None:
-            self.rings.give(holding, Sync(on))
-
 
 def _place(queue: Queue) -> str:
     return METADATA + key("queue", queue.vhost, queue.name)
 
 
 def _transaction(queue: Queue, view: Record, revision: int) -> Transaction:
+    """What went with its node's lease stays from now on: others may hold it."""
     place = _place(queue)
-    text = json.dumps(record_of(queue, view), ensure_ascii=True)
-    return Transaction([Unchanged(place, revision)], [Put(place, text)])
+    writes = [Put(place, json.dumps(record_of(queue, view), ensure_ascii=True))]
+    if not queue.keeps_record:
+        writes += [Put(METADATA + name, json.dumps(record, ensure_ascii=True)) for name, record in bindings_of(queue)]
+    return Transaction([Unchanged(place, revision)], writes[:MAX_WRITES])
 
 
 def _same(one: Desired, other: Desired | None) -> bool:

@@ -43,6 +43,7 @@ class Partition:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self.reason = ""
+        self._hindrance = ""        # why clients cannot be let in again although this node is not cut off any more
 
     async def watch(self) -> None:
         while True:
@@ -67,7 +68,12 @@ class Partition:
         await self._runtime.turn_out(f"node is paused: {reason}")
 
     async def _resume(self) -> None:
-        if not self._runtime.is_drained:
-            await self._runtime.listen()
+        hindrance = "" if self._runtime.is_drained else await self._runtime.listen_again()
+        if hindrance != self._hindrance:
+            self._hindrance = hindrance
+            if hindrance:
+                self._runtime.report("error", f"this node is not cut off any more and cannot serve clients: {hindrance}")
+        if hindrance:
+            return                  # the next look tries again
         self.reason = ""
         self._runtime.report("warning", "this node is not cut off any more and serves clients again")

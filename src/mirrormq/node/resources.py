@@ -6,6 +6,9 @@ import ctypes
 import os
 from pathlib import Path
 
+TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD = -1, -2, -3
+"""What mallopt(3) calls M_TRIM_THRESHOLD and so on."""
+
 
 def resident_memory() -> int:
     """Bytes of memory that this process occupies."""
@@ -71,3 +74,17 @@ def release_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
     except (OSError, AttributeError):
         return  # not glibc
+
+
+def keep_memory() -> None:
+    """Lets the C library keep freed memory for the next batch of messages.
+
+    Of its own it gives the end of its heap back whenever a few hundred kilobytes are free there, and so the pages of large
+    messages would come from the system, and be cleared, in every turn.
+    """
+    try:
+        tune = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):
+        return  # not glibc
+    for name, size in ((TRIM_THRESHOLD, 32 << 20), (TOP_PAD, 1 << 20), (MMAP_THRESHOLD, 8 << 20)):
+        tune(name, size)

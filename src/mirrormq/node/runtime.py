@@ -18,7 +18,7 @@ from mirrormq.broker import agreement, rules
 from mirrormq.broker.auth import Permission, User
 from mirrormq.broker.broker import Broker
 from mirrormq.broker.connection import RUNNING, Connection
-from mirrormq.broker.journal import UNHEARD, Proposal
+from mirrormq.broker.journal import Proposal
 from mirrormq.broker.passwords import hash_password
 from mirrormq.node import deadlines
 from mirrormq.node.cluster import Cluster
@@ -29,10 +29,12 @@ from mirrormq.node.mirroring import Mirroring
 from mirrormq.node.node_host import NodeHost
 from mirrormq.node.node_log import NodeLog
 from mirrormq.node.partition import Partition
+from mirrormq.node.patience import Patience
 from mirrormq.node.placing import Placing
 from mirrormq.node.pressure import Pressure
 from mirrormq.node.proxied_tls import HeaderProtocol
-from mirrormq.node.tls import server_context
+from mirrormq.node.ring_orders import RingOrders
+from mirrormq.node.tls import TlsError, server_context
 
 log = logging.getLogger("mirrormq")
 OVERDUE_EVERY = 30_000      # milliseconds between two looks for deliveries that were never acknowledged
@@ -42,10 +44,6 @@ LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNI
 
 class StartError(Exception):
     """The node cannot start; the sentence says why and what to do."""
-
-
-class StoreUnheard(Exception):
-    """The cluster could not agree on a change; the sentence says why."""
 
 
 class Runtime:
@@ -60,9 +58,10 @@ class Runtime:
         self.login_from = (config.ssl_cert_login_from, config.ssl_cert_login_san_type, config.ssl_cert_login_san_index)
         self._loop = asyncio.get_running_loop()
         self._clients: set[ClientProtocol] = set()
+        self._resting: list[ClientProtocol] = []
         self._closings: dict[Connection, asyncio.TimerHandle] = {}
         self._everyone_left = asyncio.Event()
-        self._agreement_waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self._patience = Patience()
         self._servers: list[asyncio.Server] = []
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0
@@ -76,7 +75,8 @@ class Runtime:
         self.log.attach(self.broker)
         self.cluster = Cluster(config, self.broker, self.tick, self.report)
         self.mirroring = Mirroring(self)
-        self.cluster.rings = self.mirroring.rings
+        self.orders = RingOrders(self)
+        self.cluster.rings = self.mirroring
         self.log.serve(self.mirroring.rings)
         self.placing = Placing(self.broker, self.cluster, config.queue_master_locator)
         self.alarms = Pressure(config, self._alarms_changed, self.report)
@@ -93,8 +93,7 @@ class Runtime:
             self.report("warning", note)
         self.mirroring.start(mirrored, is_new_disk=self.log.is_new)
         if self.cluster.membership.is_first:
-            for name in self.broker.records.transient():
-                self.broker.journal.delete(name)
+            self.broker.records.end_transient(self.cluster.membership.entered_at)
         if self._is_blank() and self.config.load_definitions is None:
             self._create_defaults()
         if rules.CLUSTER_NAME not in self.broker.global_parameters:
@@ -106,7 +105,7 @@ class Runtime:
         self.mirroring.run()
         self.cluster.spawn(self.partition.watch(), "minding partitions")
         self.schedule()
-        await self.agreed()
+        await self.agreed(0)
         self.alarms.start(self._loop)
         self._beat_later()
 
@@ -144,14 +143,30 @@ class Runtime:
         rules.set_permission(broker, config.default_user, config.default_vhost, permission)
 
     async def listen(self) -> None:
-        """Let clients in. What they are to find must be there by now."""
+        """Let clients in, at all addresses or none. What they are to find must be there by now."""
         self.addresses = [address for address in self.addresses if not address[0].startswith("amqp")]
-        for listener in self.config.tcp_listeners:
-            await self._listen_at(listener, None)
-        if self.config.ssl_listeners:
-            context = server_context(self.config.tls, "ssl_options")
-            for listener in self.config.ssl_listeners:
-                await self._listen_at(listener, context)
+        try:
+            for listener in self.config.tcp_listeners:
+                await self._listen_at(listener, None)
+            if self.config.ssl_listeners:
+                context = server_context(self.config.tls, "ssl_options")
+                for listener in self.config.ssl_listeners:
+                    await self._listen_at(listener, context)
+        except BaseException:
+            self._close_listeners()
+            raise
+
+    async def listen_again(self) -> str:
+        """After a pause. What is in the way of it, or nothing."""
+        try:
+            await self.listen()
+        except (StartError, TlsError) as fault:
+            return str(fault)
+        return ""
+
+    def _close_listeners(self) -> None:
+        while self._servers:
+            self._servers.pop().close()
 
     async def _listen_at(self, listener: Listener, context: ssl.SSLContext | None) -> None:
         behind_header = context is not None and self.config.proxy_protocol
@@ -184,8 +199,7 @@ class Runtime:
 
     async def turn_out(self, reason: str) -> None:
         """Close the listeners, then all clients, with a word to those who hear it."""
-        while self._servers:
-            self._servers.pop().close()
+        self._close_listeners()
         self.tick()
         for connection in list(self.broker.connections):
             if connection.state == RUNNING:
@@ -200,6 +214,9 @@ class Runtime:
     async def abandon(self) -> None:
         """Let go of everything, also after a start that went only half the way."""
         self.is_stopping = True
+        self._close_listeners()
+        for client in list(self._clients):
+            client.abort()
         for timer in (self._beat, self._timer, *self._closings.values()):
             if timer is not None:
                 timer.cancel()
@@ -231,6 +248,10 @@ class Runtime:
         self.is_scheduled = False
         broker = self.broker
         more = broker.turn()
+        if self._resting:
+            resting, self._resting = self._resting, []
+            for client in resting:
+                client.go_on_reading()
         if self.log.has_news:
             self.log.kick()
         if broker.journal.proposals:
@@ -248,28 +269,16 @@ class Runtime:
     def settled(self, proposals: list[Proposal]) -> None:
         """The store has decided on these."""
         agreement.settle(self.broker, proposals)
-        done = self.broker.journal.settled
-        for proposal in proposals:
-            if proposal.state == UNHEARD and not proposal.is_stubborn:
-                self._fail_waiters(proposal)
-        for target, agreed in self._agreement_waiters:
-            if target <= done and not agreed.done():
-                agreed.set_result(None)
-        self._agreement_waiters = [waiter for waiter in self._agreement_waiters if not waiter[1].done()]
+        self._patience.settled(proposals, self.broker.journal.settled)
 
-    def _fail_waiters(self, proposal: Proposal) -> None:
-        for target, agreed in self._agreement_waiters:
-            if target >= proposal.number and not agreed.done():
-                agreed.set_exception(StoreUnheard(proposal.text))
-
-    async def agreed(self) -> None:
-        """Wait until the cluster has decided on everything that was proposed so far. StoreUnheard if it could not."""
+    async def agreed(self, since: int) -> bool:
+        """Wait until the cluster has decided on everything that was proposed after proposal number `since`. False if part of it
+        was based on what had changed meanwhile. StoreUnheard if the store could not be asked."""
         self._turn()
-        target = self.broker.journal.written
-        if self.broker.journal.settled < target:
-            agreed = self._loop.create_future()
-            self._agreement_waiters.append((target, agreed))
-            await agreed
+        journal = self.broker.journal
+        if journal.settled >= journal.written or journal.written == since:
+            return True
+        return await self._patience.wait(since + 1, journal.written)
 
     def wake_at(self, when: int) -> None:
         if self._timer is not None:
@@ -342,6 +351,10 @@ class Runtime:
             return False
         self._clients.add(client)
         return True
+
+    def rest(self, client: ClientProtocol) -> None:
+        """It is not read until the next turn is over."""
+        self._resting.append(client)
 
     def dismiss(self, client: ClientProtocol) -> None:
         self._clients.discard(client)

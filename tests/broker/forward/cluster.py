@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from fuzz.world import START, UNDER_WAY, MemoryLog, Notes, Pipe
 from memorystore import MemoryStore
-from mirrormq.broker import rules
+from mirrormq.broker import agreement, rules
 from mirrormq.broker.auth import Permission, User
 from mirrormq.broker.broker import Broker
 from mirrormq.broker.connection import Connection
@@ -171,6 +171,7 @@ class Cluster:
             node.broker.now = node.broker.now + milliseconds
             node.broker.fire()
             node.broker.forwarding.tick()
+            agreement.look_after_stranded(node.broker)
 
     def client(self, name: str, channels: int = 1) -> Client:
         return Client(self, name, channels)

@@ -17,7 +17,7 @@ from mypy_extensions import i64
 
 from mirrormq.broker.arguments import QueueArguments, QueueSettings
 from mirrormq.broker.consumer import Consumer, Turns
-from mirrormq.broker.forward.codec import ACKED, REJECTED, REQUEUED, SETTLE, SETTLED, encode_ranges
+from mirrormq.broker.forward.codec import ACKED, PUBLISH, REJECTED, REQUEUED, SETTLE, SETTLED, encode_ranges
 from mirrormq.broker.forward.runs import Run
 from mirrormq.broker.message import Message
 from mirrormq.broker.queue import Queue
@@ -67,9 +67,11 @@ class AwayConsumer(Consumer):
 
     def _pass_on(self, message: Message) -> None:
         self.channel.deliver(self, message)
-        self.owed += len(message.content) + COST
-        if self.owed >= WINDOW // 4:
-            self.away.embassy.give_credit(self)
+        embassy = self.away.embassy
+        if embassy.loop is None:            # a queue that leads here looks for itself whether there is room
+            self.owed += len(message.content) + COST
+            if self.owed >= WINDOW // 4:
+                embassy.give_credit(self)
 
     def go_on(self) -> None:
         """Deliver what was parked as far as there is room now."""
@@ -145,15 +147,20 @@ class AwayQueue(Queue):
 
     def _end_run(self, run: Run) -> None:
         self.run = None
-        run.seal(self.log_id, self.embassy.forwarding.publisher_id(), self._oldest(run))
         self.unconfirmed[run.first] = run
-        self._send(run)
+        loop = self.embassy.loop
+        if loop is not None:
+            run.is_sent = True
+            loop.hand_over(self.log_id, run, self._oldest(run))
+        else:
+            self._send(run)
 
     def _send(self, run: Run) -> None:
+        run.seal(self.log_id, self.embassy.forwarding.publisher_id(), self._oldest(run))
         port = self.embassy.port
         if port is not None:
             run.is_sent = True
-            port.send(1, run.frame)
+            port.send(PUBLISH, run.frame)
 
     def send_again(self, *, is_new_home: bool) -> None:
         """A session has begun. What a home that has restarted since knows of earlier publishes nobody can say, unless the queue
@@ -162,7 +169,6 @@ class AwayQueue(Queue):
             if run.is_sent and is_new_home and not self.is_mirrored:
                 self._give_up(run)
             else:
-                run.settle(self._oldest(run))
                 self._send(run)
 
     def _oldest(self, run: Run) -> i64:
@@ -255,6 +261,10 @@ class AwayQueue(Queue):
         for consumer in self.turns.everyone:
             if isinstance(consumer, AwayConsumer):
                 consumer.go_on()
+        if self.embassy.loop is not None:
+            here = self.broker.queues_by_log.get(self.log_id)
+            if here is not None:
+                here.activate()
 
     def _say_farewell(self) -> None:
         farewells = self.farewells

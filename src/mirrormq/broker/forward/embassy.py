@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from mirrormq.broker.connection import Connection
     from mirrormq.broker.forward.away import AwayConsumer, AwayQueue
     from mirrormq.broker.forward.forwarding import Forwarding
+    from mirrormq.broker.forward.loop import LoopPort
     from mirrormq.broker.forward.port import PeerPort
 
 HIGH: Final = 4 << 20       # octets published and not confirmed, above which publishers wait
@@ -53,6 +54,7 @@ class Embassy:
         self.forwarding: Forwarding = forwarding
         self.name: str = name
         self.port: PeerPort | None = None
+        self.loop: LoopPort | None = None           # it is this very node
         self.incarnation: int = 0
         self.is_gone: bool = False
         self.queues: dict[int, AwayQueue] = {}

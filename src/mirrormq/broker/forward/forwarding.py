@@ -11,7 +11,8 @@ from mypy_extensions import i64
 
 from mirrormq.broker.forward.codec import ANSWER, CANCELLED, CONFIRM, DELIVER, REPLY, encode_message, encode_text
 from mirrormq.broker.forward.embassy import Embassy
-from mirrormq.broker.forward.loop import LoopPort
+from mirrormq.broker.forward.guests import GuestConnection
+from mirrormq.broker.forward.loop import LoopGuests, LoopPort
 from mirrormq.broker.forward.reception import Reception
 
 if TYPE_CHECKING:
@@ -61,8 +62,8 @@ class Forwarding:
         if embassy is None:
             embassy = self.embassies[name] = Embassy(self, name)
             if name == self.broker.node_name:
-                self.loop = LoopPort(name)
-                self.receptions[name] = Reception(self, self.loop)
+                self.loop = embassy.loop = LoopPort(name)
+                self.receptions[name] = Reception(self, self.loop, LoopGuests(self.broker, self.loop, embassy))
                 embassy.open(self.loop, 1)
         return embassy
 
@@ -80,8 +81,11 @@ class Forwarding:
     def _go_round(self, loop: LoopPort) -> None:
         frames = loop.frames
         while frames:
-            kind, payload = frames.popleft()
-            self.received(loop.name, kind, payload)
+            frame = frames.popleft()
+            if frame.run is None:
+                self.received(loop.name, frame.kind, frame.payload)
+            else:
+                self.receptions[loop.name].publish_here(frame.log_id, frame.run, frame.settled)
 
     def has_more(self) -> bool:
         return self.loop is not None and len(self.loop.frames) > 0
@@ -92,7 +96,7 @@ class Forwarding:
         """A fresh session with a node; `incarnation` is another one whenever its process is another one."""
         if port.name in self.receptions:
             self.link_down(port.name)
-        self.receptions[port.name] = Reception(self, port)
+        self.receptions[port.name] = Reception(self, port, GuestConnection(self.broker, port))
         self.embassy(port.name).open(port, incarnation)
         self.broker.schedule()
 
@@ -113,6 +117,8 @@ class Forwarding:
         for queue in list(self.mirrored.values()):
             if queue.embassy.is_gone and queue.is_hopeless():
                 queue.embassy.give_up(queue)
+                if not queue.durable and name in queue.holders:
+                    self.broker.delete_queue(queue, is_stubborn=True)       # nobody will ever have it again
         self.broker.schedule()
 
     def is_linked(self, name: str) -> bool:

@@ -15,7 +15,7 @@ from mypy_extensions import i64
 from mirrormq.broker.channel import Channel
 from mirrormq.broker.connection import RUNNING, Connection
 from mirrormq.broker.consumer import Consumer
-from mirrormq.broker.forward.away import COST, WINDOW
+from mirrormq.broker.forward.away import COST, WINDOW, AwayConsumer
 from mirrormq.broker.forward.codec import CANCELLED, CONSUMER_ID, DELIVER, DELIVERY, REDELIVERED, SAME
 from mirrormq.broker.message import Message
 from mirrormq.broker.peer import Peer, Transport
@@ -104,9 +104,13 @@ class GuestConsumer(Consumer):
         self.id: i64 = id
         self.stay: Stay = stay
         self.guest: GuestChannel = channel
+        self.here: AwayConsumer | None = None       # of a client of this very node
         self.credit: i64 = WINDOW       # the last message may go beyond it, so the largest fits a whole window
 
     def is_ready(self) -> bool:
+        here = self.here
+        if here is not None and not here.is_ready():
+            return False
         return self.credit > 0 and super().is_ready()
 
 

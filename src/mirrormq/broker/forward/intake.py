@@ -8,14 +8,41 @@ from typing import TYPE_CHECKING
 
 from mypy_extensions import i64
 
+from mirrormq.broker.arguments import DROP_HEAD
 from mirrormq.broker.forward.answers import RunBarrier
 from mirrormq.broker.forward.codec import MESSAGE, MESSAGE_SIZE, RUN, RUN_SIZE, SAME, encode_confirmed, properties_of
-from mirrormq.broker.forward.runs import Publisher
+from mirrormq.broker.forward.runs import Publisher, Run
 from mirrormq.broker.message import InfoCache, Message
-from mirrormq.broker.queue import DROP_HEAD, Queue
+from mirrormq.broker.queue import Queue
 
 if TYPE_CHECKING:
     from mirrormq.broker.forward.reception import Reception
+
+
+def take_here(reception: Reception, queue: Queue, run: Run, settled: i64) -> None:
+    """A run of this node's own clients, as they published it."""
+    publisher = reception.forwarding.publisher_id()
+    known = _publisher(reception, queue, publisher)
+    first = run.first
+    if (first <= known.last) or (queue.ring is not None and first > known.last + 1 and first > settled):
+        run.seal(queue.log_id, publisher, settled)
+        take_run(reception, queue, run.frame)       # it was here before, or comes too early
+        return
+    known.settled(settled)
+    barrier = RunBarrier(reception, queue.log_id, first, run.count)
+    queue.origin = publisher if queue.ring is not None else 0
+    sequence = first
+    for message in run.messages:
+        known.last = sequence
+        queue.origin_sequence = sequence
+        if not queue.publish(message, barrier):
+            known.refused.append(sequence)
+            barrier.refused.append(sequence)
+        sequence += 1
+    queue.origin = 0
+    barrier.outstanding -= 1
+    if barrier.outstanding == 0:
+        barrier.passed()
 
 
 def take_run(reception: Reception, queue: Queue | None, payload: bytes) -> None:

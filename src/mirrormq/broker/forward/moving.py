@@ -20,8 +20,24 @@ if TYPE_CHECKING:
     from mirrormq.broker.consumer import Consumer
     from mirrormq.broker.forward.embassy import Embassy
     from mirrormq.broker.queue import Queue
+    from mirrormq.broker.vhost import VirtualHost
 
 CANCEL_ON_FAILOVER: Final = "x-cancel-on-ha-failover"
+
+
+def put_before(broker: Broker, vhost: VirtualHost, queue: Queue) -> AwayQueue:
+    """A queue of this node becomes a mirrored one: clients come to it by the way that leads to its leader, wherever that is.
+    Those who are at it already stay."""
+    front = AwayQueue(broker, queue.vhost, queue.name, queue.log_id, home=broker.node_name, durable=queue.durable,
+                      auto_delete=queue.auto_delete, owner=None, arguments=queue.arguments, settings=queue.settings)
+    front.revision = queue.revision
+    front.keeps_record = True
+    front.policy = queue.policy
+    front.operator_policy = queue.operator_policy
+    front.effective_policy = queue.effective_policy
+    vhost.replace(queue, front)
+    broker.host.hosts(queue.log_id, queue)
+    return front
 
 
 def follow_view(queue: AwayQueue, ring: tuple[str, ...], learners: tuple[str, ...]) -> None:

@@ -56,7 +56,7 @@ from mirrormq.broker.forward.codec import (
     properties_of,
 )
 from mirrormq.broker.forward.guests import GuestChannel, GuestConnection, GuestConsumer, Stay
-from mirrormq.broker.forward.intake import take_run
+from mirrormq.broker.forward.intake import take_here, take_run
 from mirrormq.broker.message import Message
 from mirrormq.broker.queue import Queue
 from mirrormq.broker.stopping import out_of_service, stop_queue
@@ -66,6 +66,7 @@ from mirrormq.wire.table import decode_table
 if TYPE_CHECKING:
     from mirrormq.broker.forward.forwarding import Forwarding
     from mirrormq.broker.forward.port import PeerPort
+    from mirrormq.broker.forward.runs import Run
 
 PATIENCE: Final = 5000          # milliseconds that work waits for a queue of which this node has not heard
 
@@ -82,10 +83,10 @@ class Parked:
 class Reception:
     """One session with one node, seen from its queues' home."""
 
-    def __init__(self, forwarding: Forwarding, port: PeerPort) -> None:
+    def __init__(self, forwarding: Forwarding, port: PeerPort, guests: GuestConnection) -> None:
         self.forwarding: Forwarding = forwarding
         self.port: PeerPort | None = port
-        self.guests: GuestConnection = GuestConnection(forwarding.broker, port)
+        self.guests: GuestConnection = guests
         self.stays: dict[int, Stay] = {}
         self.confirms: list[bytes] = []
         self.parked: dict[int, list[Parked]] = {}
@@ -111,6 +112,15 @@ class Reception:
             elif kind == GET:
                 self._channel(GET_HEAD.unpack_from(payload, 0)[2])
             self._for_queue(REQUEST.unpack_from(payload, 0)[1], kind, payload)
+
+    def publish_here(self, log_id: i64, run: Run, settled: i64) -> None:
+        """A run of this very node's clients."""
+        queue = self.forwarding.broker.queues_by_log.get(log_id)
+        if queue is not None and log_id not in self.parked and not queue.damage:
+            take_here(self, queue, run, settled)
+        else:
+            run.seal(log_id, self.forwarding.publisher_id(), settled)
+            self._for_queue(log_id, PUBLISH, run.frame)
 
     def close(self) -> None:
         """The session is over: its guests leave, what they held goes back."""

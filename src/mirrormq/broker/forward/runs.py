@@ -40,8 +40,8 @@ class Run:
         self.first: i64 = first
         self.count: i64 = 0
         self.size: i64 = 0
-        self.pieces: list[bytes] = []
-        self.address: bytes | None = None
+        self.messages: list[Message] = []
+        self.contents: list[bytes] = []         # a queue here may take them from its messages
         self.frame: bytes = b""
         self.is_sent: bool = False
         self.last_waiter: Barrier | None = None
@@ -53,16 +53,9 @@ class Run:
     def add(self, message: Message, waiter: Barrier | None) -> i64:
         """Returns what the message adds to the size of the run."""
         content = message.content
-        address = message.address
-        pieces = self.pieces
+        self.messages.append(message)
+        self.contents.append(content)
         length: i64 = len(content)
-        if address is self.address:
-            pieces.append(MESSAGE.pack(SAME, message.size, length))
-        else:
-            self.address = address
-            pieces.append(MESSAGE.pack(len(address), message.size, length))
-            pieces.append(address)
-        pieces.append(content)
         if waiter is not self.last_waiter:
             self._begin(waiter)
         if waiter is not None:
@@ -80,14 +73,28 @@ class Run:
             waiter.outstanding += 1
 
     def seal(self, log_id: i64, publisher: i64, settled: i64) -> None:
+        """Make it bytes. All messages before `settled` were answered."""
         head = RUN.pack(log_id, publisher, self.first, settled, self.count)
-        self.frame = head + b"".join(self.pieces)
-        self.pieces = []
+        if self.frame:
+            self.frame = head + self.frame[RUN_SIZE:]
+        else:
+            self.frame = head + self._pack()
+            self.messages = []
+            self.contents = []
 
-    def settle(self, settled: i64) -> None:
-        """All before that one were answered meanwhile."""
-        log_id, publisher, first, _, count = RUN.unpack_from(self.frame, 0)
-        self.frame = RUN.pack(log_id, publisher, first, settled, count) + self.frame[RUN_SIZE:]
+    def _pack(self) -> bytes:
+        pieces: list[bytes] = []
+        last: bytes | None = None
+        for message, content in zip(self.messages, self.contents, strict=True):
+            address = message.address
+            if address is last:
+                pieces.append(MESSAGE.pack(SAME, message.size, len(content)))
+            else:
+                last = address
+                pieces.append(MESSAGE.pack(len(address), message.size, len(content)))
+                pieces.append(address)
+            pieces.append(content)
+        return b"".join(pieces)
 
     def refuse(self, sequence: i64) -> None:
         """One of them was not taken."""

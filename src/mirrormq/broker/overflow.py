@@ -1,0 +1,59 @@
+"""What becomes of messages when a queue is full: the oldest go, or the new ones are refused."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mirrormq.broker.arguments import DROP_HEAD, REJECT_PUBLISH_DLX
+from mirrormq.broker.message import Message
+from mirrormq.broker.queue_log import OVERFLOW, REASONS
+
+if TYPE_CHECKING:
+    from mirrormq.broker.queue import Queue
+
+
+def make_place(queue: Queue) -> None:
+    """Over the limit the oldest message goes, but not one that a waiting consumer can take."""
+    settings = queue.settings
+    if (settings.max_length >= 0 and queue.backlog.count > settings.max_length) \
+            or (settings.max_length_bytes >= 0 and queue.backlog.bytes > settings.max_length_bytes):
+        _work_ahead(queue)
+
+
+def _work_ahead(queue: Queue) -> None:
+    try:
+        queue.pump()
+        enforce_limits(queue)
+    except Exception as fault:  # noqa: BLE001 - it is not the fault of whose publish asked for it
+        queue.broker.stop_queue(queue, fault)
+
+
+def has_place(queue: Queue, message: Message) -> bool:
+    if queue.damage or not queue.is_enough:
+        return False
+    if queue.settings.overflow == DROP_HEAD or not _is_full(queue, message):
+        return True
+    _work_ahead(queue)              # what a waiting consumer can take does not count against the limit
+    queue.activate()
+    if not _is_full(queue, message):
+        return not queue.damage
+    if queue.settings.overflow == REJECT_PUBLISH_DLX:
+        queue.broker.dead_letter(queue, message, REASONS[OVERFLOW], OVERFLOW)
+    return False
+
+
+def _is_full(queue: Queue, message: Message) -> bool:
+    settings = queue.settings
+    if settings.max_length >= 0 and queue.backlog.count >= settings.max_length:
+        return True
+    return settings.max_length_bytes >= 0 and queue.backlog.bytes + message.size > settings.max_length_bytes
+
+
+def enforce_limits(queue: Queue) -> None:
+    settings = queue.settings
+    if settings.overflow != DROP_HEAD:
+        return
+    backlog = queue.backlog
+    while settings.max_length >= 0 and backlog.count > settings.max_length:
+        queue.end(backlog.pop(), OVERFLOW)
+    while settings.max_length_bytes >= 0 and backlog.bytes > settings.max_length_bytes and backlog.count:
+        queue.end(backlog.pop(), OVERFLOW)

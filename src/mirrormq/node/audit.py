@@ -1,0 +1,108 @@
+"""Every change of leader leaves a record in the store, with what was compared and what it came to.
+
+Rules
+ 1. The new leader writes it when it serves: why it leads, where it and the others stood, what came back to be delivered again,
+    and how long detecting, electing and serving took.
+ 2. The verdict is computed: nothing that was confirmed is missing if the new leader's log reaches as far as everything that any
+    survivor knows to be stable. The old leader's own log is compared too, when it is back: then the record is completed.
+ 3. The last records of each queue are kept; they go with the queue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from mirrormq.broker.forward.away import AwayQueue
+from mirrormq.cluster.coordination import CoordinationError, Delete, DeletePrefix, Put, Transaction, Write
+from mirrormq.mirror.holding import Holding
+from mirrormq.mirror.machine.effects import BecameLeader
+
+if TYPE_CHECKING:
+    from mirrormq.node.runtime import Runtime
+
+PREFIX: Final = "failover/"
+KEPT: Final = 40            # epochs, of which most are no changes of leader
+ROUND: Final = 200
+
+Json = dict[str, Any]
+
+
+class Audit:
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._news: list[tuple[int, Json]] = []
+        self._gone: list[int] = []
+        self._has_news = asyncio.Event()
+        self._lost_at: dict[str, float] = {}        # when the links to nodes broke
+
+    def link_lost(self, node: str, now: float) -> None:
+        self._lost_at[node] = now
+
+    def link_found(self, node: str) -> None:
+        self._lost_at.pop(node, None)
+
+    def led(self, holding: Holding, effect: BecameLeader, former: str, *, requeued: int, known_stable: int) -> None:
+        """`former` led before; `known_stable` is what this node knew to be confirmed."""
+        state, now = holding.state, self._runtime.mirroring.now()
+        lost_at = self._lost_at.get(former, now)
+        record: Json = {
+            "epoch": effect.epoch, "time_ms": self._runtime.broker.now, "old_leader": former, "new_leader": state.me,
+            "cause": effect.why, "forced": effect.forced, "end": state.end, "known_stable": known_stable,
+            "requeued": requeued, "members": list(state.view.ring), "learners": list(state.view.learners),
+            "elect_ms": round((state.now - lost_at) * 1000), "serve_ms": round((now - lost_at) * 1000),
+            "vhost": holding.front.vhost, "queue": holding.front.name,
+        }
+        record["lost"] = None if effect.forced else max(0, known_stable - state.end)
+        record["verdict"] = verdict(record)
+        self._news.append((holding.log_id, record))
+        self._has_news.set()
+
+    def forget(self, log_id: int) -> None:
+        """The queue is deleted."""
+        self._gone.append(log_id)
+        self._has_news.set()
+
+    async def write(self) -> None:
+        """Until cancelled; a store that does not answer is asked again."""
+        while True:
+            await self._has_news.wait()
+            self._has_news.clear()
+            news, gone = self._news[:ROUND], self._gone[:ROUND]
+            transactions = [Transaction([], _writes(log_id, record)) for log_id, record in news]
+            transactions += [Transaction([], [DeletePrefix(_prefix(log_id))]) for log_id in gone]
+            try:
+                await self._runtime.cluster.store.transact_many(transactions)
+            except CoordinationError:
+                await asyncio.sleep(1)
+            else:
+                del self._news[:len(news)], self._gone[:len(gone)]
+            if self._news or self._gone:
+                self._has_news.set()
+
+    async def records(self, front: AwayQueue) -> list[Json]:
+        """Newest first."""
+        found = await self._runtime.cluster.store.read(_prefix(front.log_id))
+        records = [json.loads(item.value) for item in found.items.values()]
+        return sorted(records, key=lambda record: -record["epoch"])
+
+
+def verdict(record: Json) -> str:
+    if record["forced"]:
+        return "this leader was not in sync: what only the others had confirmed is missing until they return"
+    lost = record["lost"]
+    return (f"{lost} confirmed messages lost: {record['new_leader']} holds everything up to {record['end']}, and up to "
+            f"{record['known_stable']} is known to be confirmed")
+
+
+def _prefix(log_id: int) -> str:
+    return f"{PREFIX}{log_id:016x}/"
+
+
+def _writes(log_id: int, record: Json) -> list[Write]:
+    epoch = record["epoch"]
+    old = range(max(1, epoch - KEPT - 20), max(1, epoch - KEPT))
+    writes: list[Write] = [Delete(f"{_prefix(log_id)}{number:012d}") for number in old]
+    writes.append(Put(f"{_prefix(log_id)}{epoch:012d}", json.dumps(record, ensure_ascii=True)))
+    return writes
