@@ -37,7 +37,7 @@ class Witness(Courier):
 
     def finish(self) -> None:
         self.stopping.set()
-        self.join(60)
+        self.join(30)
         assert not self.is_alive(), f"{self.name} still waits for confirms"
 
 
