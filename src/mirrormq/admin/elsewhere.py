@@ -69,10 +69,14 @@ async def _ring(state: State, about: Json) -> Any:
     return await state.runtime.orders.answer(about)
 
 
+async def _quarantine(state: State, about: Json) -> Any:
+    return await state.runtime.quarantine.answer(about)
+
+
 ANSWERS: Final[dict[str, Answer]] = {
     "survey": _survey, "rows": _rows, "overview": _overview, "vhosts": _vhosts, "node": _node, "memory": _memory,
     "health": _health, "attempts": _attempts, "close": _close, "delete": partial(act_for_other, "delete"),
-    "purge": partial(act_for_other, "purge"), "ring": _ring,
+    "purge": partial(act_for_other, "purge"), "ring": _ring, "quarantine": _quarantine,
 }  # fmt: skip
 
 

@@ -16,7 +16,7 @@ QUEUES: Final = "queues"
 MESSAGES: Final = "messages"
 CONNECTIONS: Final = "connections"
 RANDOM: Final = "random"
-ROUND_ROBIN: Final = "round-robin"
+ROUND_ROBIN: Final = "round_robin"
 STRATEGIES: Final = (QUEUES, MESSAGES, CONNECTIONS, RANDOM, ROUND_ROBIN)
 
 Pick = Callable[[Sequence[str]], str]

@@ -30,6 +30,7 @@ from mirrormq.mirror.holding import Holding, machine_lineage
 from mirrormq.mirror.machine.effects import BecameLeader, InstallPiece, SteppedDown
 from mirrormq.mirror.machine.inputs import (
     Durable,
+    Head,
     Input,
     LinkDown,
     LinkUp,
@@ -220,10 +221,12 @@ class Rings:
             self.give(holding, Durable(write.last, write.generation))
 
     def tidy(self) -> None:
-        """Now and then: fold what was left to the log, a piece at a time."""
+        """Now and then: fold what was left to the log, a piece at a time, and tell mirrors what is consumed that they lack."""
         for holding in list(self.by_id.values()):
             if holding.is_behind:
                 holding.fold_on()
+            if holding.state.wants_head and holding.queue is not None:
+                self.give(holding, Head(oldest_live(holding.queue)))
 
     def trim(self) -> None:
         """Less often: give up what nobody needs of the logs."""
@@ -331,6 +334,11 @@ class Rings:
             front = self.broker.forwarding.mirrored.get(holding.log_id)
             stop_serving(self.broker, queue, front)
             self.host.report("info", f"queue '{holding.front.name}' in vhost '{holding.front.vhost}': {effect.why}")
+
+
+def oldest_live(queue: Queue) -> int:
+    cursor = queue.backlog.cursor(queue.builder.next_index)
+    return min([cursor, *queue.backlog.live_below(cursor), *queue.held_logged])
 
 
 def returned_count(queue: Queue) -> int:

@@ -12,6 +12,7 @@ import asyncio
 import json
 import secrets
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from mirrormq.broker.forward.away import AwayQueue
@@ -28,12 +29,13 @@ from mirrormq.log.fold import RecoveredQueue
 from mirrormq.log.syncer import Worker
 from mirrormq.mirror.holding import Holding, view_from, view_record
 from mirrormq.mirror.machine.effects import BecameLeader, InstallPiece
-from mirrormq.mirror.machine.inputs import HandOver, ProposalFailed, SetDesired
+from mirrormq.mirror.machine.inputs import ForceLead, HandOver, ProposalFailed, SetDesired
 from mirrormq.mirror.machine.records import Desired, View
 from mirrormq.mirror.machine.state import LEADER, OUTSIDE
 from mirrormq.mirror.rings import RingHost, Rings
 from mirrormq.node.audit import Audit
 from mirrormq.node.cluster import MACHINE
+from mirrormq.node.mirror_keys import put_policies
 
 if TYPE_CHECKING:
     from mirrormq.node.runtime import Runtime
@@ -63,6 +65,7 @@ class Mirroring(RingHost):
         self._timer_at = 0.0
         self._worker: Worker | None = None
         self._installing: dict[int, asyncio.Lock] = {}
+        self._ruled: set[str] = set()                   # virtual hosts that have the configured policy
         self.audit = Audit(runtime)
 
     # --- starting and stopping --------------------------------------------------------------------------------------
@@ -80,7 +83,7 @@ class Mirroring(RingHost):
                                 saved=None if recovered is None else recovered.since)
 
     def run(self) -> None:
-        self._cluster.spawn(self._propose(), "proposing views")
+        self._cluster.spawn(self._propose(), "proposing views", is_vital=True)
         self._cluster.spawn(self._watch_store(), "minding the store")
         self._cluster.spawn(self.audit.write(), "writing down who leads")
         self.look_again()
@@ -93,15 +96,23 @@ class Mirroring(RingHost):
         for holding in list(self.rings.by_id.values()):
             holding.released = ""
             self.rings.give(holding, HandOver("", leave=True))
+        give_up = self.now() + HAND_OVER
+        while waiting := [holding for holding in self.rings.by_id.values() if not holding.released]:
+            if self.now() > give_up:
+                self.report("warning", f"stopping although {len(waiting)} mirrored queues could not be handed over in time")
+                return
+            await self._hand_on(waiting)
+
+    async def _hand_on(self, waiting: list[Holding]) -> None:
+        """A lead may come here while this node is stopping, from one that stops too."""
+        for holding in waiting:
+            if holding.state.role == LEADER and not holding.state.handing:
+                self.rings.give(holding, HandOver("", leave=True))
         self._broker.schedule()
-        try:
-            async with asyncio.timeout(HAND_OVER):
-                while any(not holding.released for holding in self.rings.by_id.values()):
-                    self._released.clear()
-                    await self._released.wait()
-        except TimeoutError:
-            waiting = [holding.front.name for holding in self.rings.by_id.values() if not holding.released]
-            self.report("warning", f"stopping although {len(waiting)} mirrored queues could not be handed over in time")
+        self._released.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LOOK / 10):
+                await self._released.wait()
 
     async def stop(self) -> None:
         if self._timer is not None:
@@ -150,9 +161,12 @@ class Mirroring(RingHost):
     def link_up(self, node: str) -> None:
         self.audit.link_found(node)
         self.rings.link_up(node)
+        self._look_round()
 
     def link_down(self, node: str) -> None:
         self.audit.link_lost(node, self.now())
+        self.rings.linked.pop(node, None)
+        self._look_round()
         self.rings.link_down(node)
 
     def received(self, node: str, payload: bytes) -> None:
@@ -170,8 +184,10 @@ class Mirroring(RingHost):
         self._is_due = False
         if self._is_stopping:
             return
+        put_policies(self._runtime, self._ruled)
         for holding in list(self.rings.by_id.values()):
             self._wish(holding)
+            self._replace_forgotten(holding)
         for vhost in self._broker.vhosts.values():
             for queue in vhost.queues.values():
                 if not queue.is_away and not queue.exclusive and "ha-mode" in queue.effective_policy:
@@ -181,6 +197,15 @@ class Mirroring(RingHost):
         wanted = self._desired(holding)
         if wanted is not None and not _same(wanted, holding.state.desired):
             self.rings.give(holding, SetDesired(wanted))
+
+    def _replace_forgotten(self, holding: Holding) -> None:
+        """Every node that was in sync has been forgotten: the first that has a copy goes on with what it has."""
+        view, membership = holding.state.view, self._cluster.membership
+        if any(node in membership.members for node in view.ring) or holding.state.proposal is not None:
+            return
+        able = [node for node in view.learners if node in membership.running]
+        if able and able[0] == self.rings.me:
+            self.rings.give(holding, ForceLead(f"{self.rings.me} leads because {' and '.join(view.ring)} was forgotten"))
 
     def _desired(self, holding: Holding) -> Desired | None:
         view = holding.state.view
@@ -302,6 +327,17 @@ class Mirroring(RingHost):
             if record["id"] == queue.log_id and "view" in record:
                 self._seen(queue.log_id, record["view"], item.revision)
 
+    def _look_round(self) -> None:
+        """Who sees fewer than half of the nodes that are up proposes nothing: those who see the others will."""
+        running = set(self._cluster.membership.running) | {self.rings.me}
+        seen = len(running.intersection(self.rings.linked)) + 1
+        is_reachable = self._cluster.store.reachability.is_reachable and 2 * seen >= len(running)
+        if is_reachable != self._is_reachable:
+            self._is_reachable = is_reachable
+            self.rings.store_reachable(is_reachable=is_reachable)
+            self.look_again()
+            self._broker.schedule()
+
     def _unheard(self, log_id: int, epoch: int) -> None:
         holding = self.rings.by_id.get(log_id)
         if holding is not None:
@@ -312,12 +348,7 @@ class Mirroring(RingHost):
     async def _watch_store(self) -> None:
         while True:
             await asyncio.sleep(LOOK)
-            is_reachable = self._cluster.store.reachability.is_reachable
-            if is_reachable != self._is_reachable:
-                self._is_reachable = is_reachable
-                self.rings.store_reachable(is_reachable=is_reachable)
-                self.look_again()
-                self._broker.schedule()
+            self._look_round()
 
 
 def _place(queue: Queue) -> str:

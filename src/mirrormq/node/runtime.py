@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 import ssl
 import time
 from collections.abc import Callable
@@ -15,12 +14,11 @@ from contextlib import suppress
 from functools import partial
 
 from mirrormq.broker import agreement, rules
-from mirrormq.broker.auth import Permission, User
 from mirrormq.broker.broker import Broker
 from mirrormq.broker.connection import RUNNING, Connection
 from mirrormq.broker.journal import Proposal
-from mirrormq.broker.passwords import hash_password
-from mirrormq.node import deadlines
+from mirrormq.node import deadlines, mirror_keys
+from mirrormq.node.beginning import configure, create_defaults, is_blank
 from mirrormq.node.cluster import Cluster
 from mirrormq.node.config import NodeConfig
 from mirrormq.node.config_format import Listener
@@ -33,6 +31,7 @@ from mirrormq.node.patience import Patience
 from mirrormq.node.placing import Placing
 from mirrormq.node.pressure import Pressure
 from mirrormq.node.proxied_tls import HeaderProtocol
+from mirrormq.node.quarantine_room import QuarantineRoom
 from mirrormq.node.ring_orders import RingOrders
 from mirrormq.node.tls import TlsError, server_context
 
@@ -76,6 +75,7 @@ class Runtime:
         self.cluster = Cluster(config, self.broker, self.tick, self.report)
         self.mirroring = Mirroring(self)
         self.orders = RingOrders(self)
+        self.quarantine = QuarantineRoom(self)
         self.cluster.rings = self.mirroring
         self.log.serve(self.mirroring.rings)
         self.placing = Placing(self.broker, self.cluster, config.queue_master_locator)
@@ -86,7 +86,7 @@ class Runtime:
 
     async def start(self) -> None:
         self.config.data_dir.mkdir(parents=True, exist_ok=True)
-        self._configure_broker()
+        configure(self.broker, self.config)
         await self.cluster.start()
         notes, mirrored = self.log.recover(self._loop)
         for note in notes:
@@ -94,8 +94,8 @@ class Runtime:
         self.mirroring.start(mirrored, is_new_disk=self.log.is_new)
         if self.cluster.membership.is_first:
             self.broker.records.end_transient(self.cluster.membership.entered_at)
-        if self._is_blank() and self.config.load_definitions is None:
-            self._create_defaults()
+        if is_blank(self.broker) and self.config.load_definitions is None:
+            create_defaults(self.broker, self.config)
         if rules.CLUSTER_NAME not in self.broker.global_parameters:
             rules.name_cluster(self.broker, self.broker.cluster_name)
         self.cluster.on_alarms = self._others_alarms
@@ -103,7 +103,9 @@ class Runtime:
         self.cluster.on_members = self.mirroring.look_again
         await self.cluster.run(self._about())
         self.mirroring.run()
-        self.cluster.spawn(self.partition.watch(), "minding partitions")
+        self.cluster.spawn(self.partition.watch(), "minding partitions", is_vital=True)
+        if self.config.cluster_rebalance == "timer":
+            self.cluster.spawn(mirror_keys.rebalance_by_timer(self), "spreading leads")
         self.schedule()
         await self.agreed(0)
         self.alarms.start(self._loop)
@@ -113,34 +115,6 @@ class Runtime:
         listeners = self.config.tcp_listeners
         return {"version": self.broker.version, "amqp_port": listeners[0].port if listeners else None,
                 "http_port": self.config.management_port}
-
-    def _configure_broker(self) -> None:
-        config, broker = self.config, self.broker
-        limits = broker.limits
-        limits.channel_max = config.channel_max
-        limits.frame_max = config.frame_max
-        limits.first_frame_max = config.initial_frame_max
-        limits.heartbeat = config.heartbeat
-        limits.max_message_size = config.max_message_size
-        limits.channels = _or_none(config.channel_max_per_node)
-        limits.consumers = _or_none(config.consumer_max_per_channel)
-        limits.vhosts = _or_none(config.vhost_max)
-        limits.queues = _or_none(config.cluster_queue_limit)
-        broker.mechanisms = list(config.auth_mechanisms)
-        broker.authority.loopback_users = config.loopback_users
-        broker.cluster_name = config.cluster_name or config.node_name
-
-    def _is_blank(self) -> bool:
-        """Whether nobody could ever log in. Definitions that are to be loaded say themselves who may, as in RabbitMQ."""
-        return not self.broker.vhosts and not self.broker.authority.users
-
-    def _create_defaults(self) -> None:
-        config, broker = self.config, self.broker
-        rules.put_vhost(broker, config.default_vhost, description="Default virtual host")
-        secret = hash_password(config.default_pass, secrets.token_bytes(4))
-        rules.put_user(broker, User(config.default_user, secret, tags=config.default_user_tags))
-        permission = Permission(config.default_configure, config.default_write, config.default_read)
-        rules.set_permission(broker, config.default_user, config.default_vhost, permission)
 
     async def listen(self) -> None:
         """Let clients in, at all addresses or none. What they are to find must be there by now."""
@@ -390,7 +364,3 @@ class Runtime:
     def report(self, level: str, text: str) -> None:
         """One line, whatever names clients have chosen."""
         log.log(LEVELS.get(level, logging.INFO), "%s", text.replace("\n", "\\n").replace("\r", "\\r"))
-
-
-def _or_none(limit: int | None) -> int:
-    return -1 if limit is None else limit

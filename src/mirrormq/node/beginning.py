@@ -1,0 +1,44 @@
+"""What a node begins with: the limits of its configuration, and, where nothing is there yet, somebody who may log in."""
+
+from __future__ import annotations
+
+import secrets
+
+from mirrormq.broker import rules
+from mirrormq.broker.auth import Permission, User
+from mirrormq.broker.broker import Broker
+from mirrormq.broker.passwords import hash_password
+from mirrormq.node.config import NodeConfig
+
+
+def configure(broker: Broker, config: NodeConfig) -> None:
+    limits = broker.limits
+    limits.channel_max = config.channel_max
+    limits.frame_max = config.frame_max
+    limits.first_frame_max = config.initial_frame_max
+    limits.heartbeat = config.heartbeat
+    limits.max_message_size = config.max_message_size
+    limits.channels = _or_none(config.channel_max_per_node)
+    limits.consumers = _or_none(config.consumer_max_per_channel)
+    limits.vhosts = _or_none(config.vhost_max)
+    limits.queues = _or_none(config.cluster_queue_limit)
+    broker.mechanisms = list(config.auth_mechanisms)
+    broker.authority.loopback_users = config.loopback_users
+    broker.cluster_name = config.cluster_name or config.node_name
+
+
+def is_blank(broker: Broker) -> bool:
+    """Whether nobody could ever log in. Definitions that are to be loaded say themselves who may, as in RabbitMQ."""
+    return not broker.vhosts and not broker.authority.users
+
+
+def create_defaults(broker: Broker, config: NodeConfig) -> None:
+    rules.put_vhost(broker, config.default_vhost, description="Default virtual host")
+    secret = hash_password(config.default_pass, secrets.token_bytes(4))
+    rules.put_user(broker, User(config.default_user, secret, tags=config.default_user_tags))
+    permission = Permission(config.default_configure, config.default_write, config.default_read)
+    rules.set_permission(broker, config.default_user, config.default_vhost, permission)
+
+
+def _or_none(limit: int | None) -> int:
+    return -1 if limit is None else limit
