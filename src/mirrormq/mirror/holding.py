@@ -43,8 +43,7 @@ from mirrormq.mirror.machine.effects import (
     SteppedDown,
 )
 from mirrormq.mirror.machine.inputs import Appended, BackfillRead, Input, LogRead, PieceInstalled, Trimmed
-from mirrormq.mirror.machine.lineage import Lineage
-from mirrormq.mirror.machine.records import Batch, View
+from mirrormq.mirror.machine.records import Batch
 from mirrormq.mirror.machine.state import LEADER, OUTSIDE, State
 from mirrormq.mirror.machine.step import step
 
@@ -373,32 +372,3 @@ def retention(policy: dict[str, object]) -> tuple[float, int]:
     time = milliseconds(policy["log-retention"]) / 1000 if "log-retention" in policy else RETAIN_SECONDS
     size = policy.get("log-retention-bytes", RETAIN_BYTES)
     return time, size if isinstance(size, int) else RETAIN_BYTES
-
-
-def machine_lineage(found: lives.Lineage) -> Lineage:
-    """The machine may go back no further than the log can be cut."""
-    lineage = Lineage()
-    lineage.base = max(found.base, found.floor)
-    lineage.end = found.end
-    for epoch, first in zip(found.epochs, found.firsts, strict=True):
-        if first <= lineage.base:
-            lineage.epochs.clear()
-            lineage.firsts.clear()
-        lineage.epochs.append(epoch)
-        lineage.firsts.append(max(first, lineage.base))
-    return lineage
-
-
-def view_from(record: dict[str, object]) -> View:
-    """As the store has it."""
-    ring = record["ring"]
-    learners = record["learners"]
-    epoch = record["epoch"]
-    wish = record["wish"]
-    assert isinstance(ring, list) and isinstance(learners, list) and isinstance(epoch, int) and isinstance(wish, int)
-    return View(epoch, tuple(ring), tuple(learners), str(record["reason"]), bool(record["stopped"]), bool(record["forced"]), wish)
-
-
-def view_record(view: View) -> dict[str, object]:
-    return {"epoch": view.epoch, "ring": list(view.ring), "learners": list(view.learners), "reason": view.reason,
-            "stopped": view.stopped, "forced": view.forced, "wish": view.wish}

@@ -28,7 +28,8 @@ from mirrormq.log.snapshot import Snapshot
 from mirrormq.log.store import Store
 from mirrormq.log.trail import Trail, recount, trail_from
 from mirrormq.mirror.codec import BadMessage, decode, encode
-from mirrormq.mirror.holding import Holding, machine_lineage
+from mirrormq.mirror.convert import machine_lineage
+from mirrormq.mirror.holding import Holding
 from mirrormq.mirror.machine.effects import BecameLeader, InstallPiece, SteppedDown
 from mirrormq.mirror.machine.inputs import (
     Durable,
