@@ -95,7 +95,8 @@ class _Biography:
         line = lineage(self._store, queue.log_id)
         whole_from = max(1, line.first_kept)
         self._find_message()
-        at = await self._read(max(start, whole_from))
+        is_lost = index < whole_from and self._message is None
+        at = None if is_lost else await self._read(max(start, whole_from))
         now = self._now()
         return {
             "vhost": queue.vhost, "name": queue.name, "index": index, "now": now, "message": self._message,

@@ -130,7 +130,7 @@ def verdict(queue: Queue, place: Placement) -> tuple[str, str]:
     if not queue.durable:
         return LOST, f"it is transient and ends with the node, with {_messages(count)}"
     kept = int(queue.kept)
-    transient = f"; {_messages(count - kept)} that {'is' if count - kept == 1 else 'are'} not persistent would be lost" if count > kept else ""
+    transient = f"; {_messages(count - kept)}, not persistent, would be lost" if count > kept else ""
     waiting = "no mirror is in sync" if place.learners else "it has no mirror"
     return WAITS, f"{waiting}: nobody can use it until the node is back, with {_messages(kept)}{transient}"
 
