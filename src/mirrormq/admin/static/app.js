@@ -41,8 +41,9 @@ async function open() {
   const find = VIEWS[name];
   if (!find) return frame.fail("There is no such page.", "");
   try {
-    const view = (await find()).default(params, refresh);
+    const [made] = await Promise.all([find(), frame.renew()]);
     if (mine !== turn) return undefined;
+    const view = made.default(params, refresh);
     current = view;
     frame.show(view);
     await refresh();

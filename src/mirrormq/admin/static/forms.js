@@ -6,8 +6,8 @@ import { Refused } from "./api.js";
 export const field = (label, control, hint) => h("label", { class: "field" }, h("span", null, label), control, hint ? h("small", null, hint) : null);
 export const wide = (element) => { element.classList.add("wide"); return element; };
 export const input = (name, props = {}) => h("input", { name, autocomplete: "off", spellcheck: "false", ...props });
-export const select = (name, options, props = {}) =>
-  h("select", { name, ...props }, options.map((one) => { const [value, words] = Array.isArray(one) ? one : [one, one]; return h("option", { value, selected: value === props.chosen }, words); }));
+export const select = (name, options, { chosen, ...props } = {}) =>
+  h("select", { name, ...props }, options.map((one) => { const [value, words] = Array.isArray(one) ? one : [one, one]; return h("option", { value, selected: value === chosen }, words); }));
 export const check = (name, label, props = {}) => h("label", { class: "check" }, h("input", { type: "checkbox", name, ...props }), label);
 
 // A form that says what went wrong beside its button. send(values) does it; what it returns is told.

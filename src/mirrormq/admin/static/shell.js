@@ -31,9 +31,8 @@ export async function shell({ refresh, leave }) {
     refresh();
   } }, RHYTHMS.map(([value, words]) => h("option", { value, selected: value === state.every }, words)));
   const place = h("select", { "aria-label": "Virtual host", onchange: () => { state.vhost = place.value; keep("vhost", place.value); refresh(); } },
-    h("option", { value: "" }, "All virtual hosts"),
-    vhosts.map((one) => h("option", { value: one.name, selected: one.name === state.vhost }, one.name)));
-  if (!vhosts.some((one) => one.name === state.vhost)) state.vhost = "";
+    h("option", { value: "" }, "All virtual hosts"));
+  offer(vhosts);
   const theme = h("button", { class: "quiet", "aria-label": "Light or dark", title: "Light or dark (t)", onclick: toggleTheme }, "◐");
   const trouble = h("div", { class: "note bad", role: "alert", hidden: true });
   const inside = h("div");
@@ -46,6 +45,22 @@ export async function shell({ refresh, leave }) {
     h("span", { class: "cluster", title: "cluster" }, overview.cluster_name), h("span", { class: "space" }),
     place, dot, rhythm, theme,
     h("span", { class: "user-name" }, state.me.name), h("button", { class: "quiet", onclick: logOut }, "Log out")), nav, main);
+
+  function offer(list) {
+    const wanted = ["", ...list.map((one) => one.name)];
+    if (!wanted.includes(state.vhost)) state.vhost = "";
+    if ([...place.options].map((one) => one.value).join("\0") !== wanted.join("\0")) {
+      set(place, wanted.map((name) => h("option", { value: name }, name || "All virtual hosts")));
+    }
+    place.value = state.vhost;
+  }
+
+  // Virtual hosts and permissions may have changed since.
+  async function renew() {
+    const [list, session] = await Promise.all([get("api/vhosts?columns=name"), get("api/session")]);
+    offer(list);
+    if (session.name) state.me = session;
+  }
 
   function toggleTheme() {
     state.theme = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
@@ -92,6 +107,7 @@ export async function shell({ refresh, leave }) {
       for (const [key, made] of links) key === name ? made.setAttribute("aria-current", "page") : made.removeAttribute("aria-current");
       trouble.hidden = true;
     },
+    renew: () => renew().catch(() => {}),
     show(view) {
       document.title = `${view.title} · MirrorMQ`;
       set(inside, view.element);
