@@ -71,7 +71,7 @@ def test_what_is_wrong_with_a_policy_is_told_beside_the_button(reader: Reader, v
     form.get_by_label("Virtual host").select_option(vhost)
     form.get_by_label("Name").fill("bad")
     form.get_by_label("Pattern").fill(".*")
-    for definition, words in (("", "at least one key"), ("nonsense", "key = value"), ("ha-mode = exactly", "ha-params")):
+    for definition, words in (("", "at least one key"), ("nonsense", "key = value"), ("ha-mode = exactly", "takes an integer")):
         form.get_by_label("Definition").fill(definition)
         form.get_by_role("button", name="Add / update policy").click()
         expect(form.get_by_role("alert")).to_contain_text(words)

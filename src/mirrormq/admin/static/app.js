@@ -22,6 +22,7 @@ let frame = null;
 let current = null;
 let turn = 0;
 let timer = 0;
+let opened = 0;
 
 function parts() {
   try {
@@ -46,8 +47,9 @@ async function open() {
     const view = made.default(params, refresh);
     current = view;
     frame.show(view);
+    if (opened > 0) frame.focus();      // the first view is where the reader is anyway
+    opened += 1;
     await refresh();
-    frame.focus();
   } catch (fault) {
     if (mine === turn) frame.fail(fault.message, name);
   }
@@ -74,6 +76,7 @@ async function refresh() {
 async function enter(session) {
   state.me = session;
   setToken(session.token);
+  opened = 0;
   frame = await shell({ refresh, leave: () => start(true) });
   set(root, frame.element);
   await open();
