@@ -8,6 +8,7 @@ from typing import Final
 
 from mirrormq.admin.call import Json, State
 from mirrormq.admin.consumers import show_consumer
+from mirrormq.admin.mirrors import Ring
 from mirrormq.admin.rates import Span
 from mirrormq.admin.values import from_table
 from mirrormq.broker.backlog import ENTRY_OVERHEAD, PlainBacklog
@@ -74,6 +75,10 @@ class QueueView:
             row["message_stats"] = figures.fields(FLOWS, self._flows)
         return row
 
+    def figures(self, queue: Queue) -> Json:
+        """The numbers alone, without rates."""
+        return queue_counters(queue) | _bytes(queue) | _consumers(queue) | {"head_message_timestamp": _head_timestamp(queue)}
+
     def show_whole(self, queue: Queue) -> Json:
         """The queue alone, with its consumers."""
         row = self.show(queue)
@@ -93,7 +98,7 @@ class QueueView:
         if self._has_totals:
             counters = queue_counters(queue)
             row |= {name: counters[name] for name in LENGTHS}
-        return row | mirrors_of(queue)
+        return row | mirror_fields(self._state.mirrors.ring(queue))
 
     def _static(self, queue: Queue) -> Json:
         row: Json = {
@@ -108,7 +113,7 @@ class QueueView:
         if queue.owner is not None:
             peer = queue.owner.peer
             row["owner_pid_details"] = {"name": queue.owner.name, "peer_host": peer.host, "peer_port": peer.port}
-        return row | mirrors_of(queue)
+        return row | mirror_fields(self._state.mirrors.ring(queue))
 
 
 def show_down(queue: Queue) -> Json:
@@ -124,11 +129,19 @@ def state_of(queue: Queue) -> str:
     return "crashed" if queue.damage else "running"
 
 
-def mirrors_of(queue: Queue) -> Json:
-    """A queue that a policy mirrors shows where; on a node alone there is nowhere."""
-    if "ha-mode" not in queue.effective_policy:
+def mirror_fields(ring: Ring | None) -> Json:
+    """Where a mirrored queue is: RabbitMQ's fields, and what its ring is doing."""
+    if ring is None:
         return {}
-    return {"recoverable_slaves": [], "slave_nodes": [], "synchronised_slave_nodes": []}
+    row: Json = {"recoverable_slaves": list(ring.recoverable), "slave_nodes": list(ring.mirrors),
+                 "synchronised_slave_nodes": list(ring.in_sync), "ring": _ring(ring)}
+    synced = [learner.synced for learner in ring.learners if learner.synced is not None]
+    return row | {"sync_messages": min(synced)} if synced else row
+
+
+def _ring(ring: Ring) -> Json:
+    return {"leader": ring.leader, "epoch": ring.epoch, "in_sync": list(ring.in_sync),
+            "learners": [learner._asdict() for learner in ring.learners]}
 
 
 def _bytes(queue: Queue) -> Json:

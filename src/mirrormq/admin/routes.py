@@ -14,6 +14,7 @@ from mirrormq.admin import (
     exchanges,
     health,
     messages,
+    metrics,
     nodes,
     overview,
     pages,
@@ -43,6 +44,11 @@ def monitor(principal: Principal, _: str) -> None:
     principal.require_monitor()
 
 
+def scraper(principal: Principal, _: str) -> None:
+    """Like `monitor`, for what is not JSON."""
+    principal.require_monitor()
+
+
 def policymaker(principal: Principal, vhost: str) -> None:
     principal.require_policymaker()
     if vhost:
@@ -58,10 +64,14 @@ def member(principal: Principal, vhost: str) -> None:
     principal.require_vhost(vhost)
 
 
+NOT_JSON: Final = (anyone, scraper)
 Route = tuple[str, str, Access, Handler]
 
 ROUTES: Final[tuple[Route, ...]] = (
     ("GET", "/", anyone, pages.index),
+    ("GET", "/metrics", scraper, metrics.show_metrics),
+    ("GET", "/metrics/per-object", scraper, metrics.show_per_object),
+    ("GET", "/metrics/detailed", scraper, metrics.show_detailed),
     ("GET", "/api", anyone, pages.to_api_index),
     ("GET", "/api/index.html", anyone, pages.api_index),
     ("GET", "/api/auth", anyone, overview.show_auth),
@@ -182,6 +192,6 @@ ROUTES: Final[tuple[Route, ...]] = (
     ("GET", "/api/health/checks/port-listener/{port}", management, health.port_listener),
     ("GET", "/api/health/checks/protocol-listener/{protocol}", management, health.protocol_listener),
     ("GET", "/api/health/checks/virtual-hosts", management, health.virtual_hosts),
-    ("GET", "/api/health/checks/node-is-mirror-sync-critical", management, health.node_critical),
+    ("GET", "/api/health/checks/node-is-mirror-sync-critical", management, health.mirror_critical),
     ("GET", "/api/health/checks/node-is-quorum-critical", management, health.node_critical),
 )

@@ -255,6 +255,7 @@ class Broker:
         self.count("publish", channel.published)
         self.count("confirm", channel.confirmed)
         self.count("return_unroutable", channel.returned)
+        self.count("drop_unroutable", channel.dropped)
         self.count("channel_closed", 1)
 
     def count_queue(self, queue: Queue) -> None:
@@ -341,6 +342,12 @@ class Broker:
 
     def stop_queue(self, queue: Queue, fault: Exception) -> None:
         stop_queue(self, queue, fault)
+
+    def goes_nowhere(self, channel: Channel, message: Message, *, mandatory: bool) -> None:
+        if mandatory:
+            publishing.return_message(channel, message, 312, "NO_ROUTE")
+        else:
+            channel.dropped += 1
 
     def return_message(self, channel: Channel, message: Message, code: int, text: str) -> None:
         publishing.return_message(channel, message, code, text)

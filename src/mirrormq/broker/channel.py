@@ -90,6 +90,7 @@ class Channel:
         self.delivered_no_ack: i64 = 0
         self.acknowledged: i64 = 0
         self.returned: i64 = 0
+        self.dropped: i64 = 0
 
     # --- publishing -------------------------------------------------------------------------------------------
 
@@ -125,8 +126,7 @@ class Channel:
             if not queues[0].publish(message, barrier) and barrier is not None:
                 barrier.refuse(self.sequence)
         elif count == 0:
-            if route.mandatory:
-                self.connection.broker.return_message(self, message, 312, "NO_ROUTE")
+            self.connection.broker.goes_nowhere(self, message, mandatory=route.mandatory)
         else:
             refused = False
             for queue in queues:

@@ -179,6 +179,7 @@ def dead_letter(broker: Broker, queue: Queue, message: Message, reason: str, rea
     exchange = None if vhost is None or name is None else vhost.exchanges.get(name)
     if vhost is None or exchange is None:
         return False
+    broker.count(f"letters_{reason}", 1)
     instead = queue.settings.dead_letter_routing_key
     copies = (copies_of(message.info, "CC") or []) if message.info.copies else []
     published = [message.routing_key(), *copies]

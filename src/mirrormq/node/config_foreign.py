@@ -42,7 +42,8 @@ NO_EFFECT: Final[tuple[tuple[str, str], ...]] = (
     (
         "statistics are always collected, and in one way",
         "collect_statistics management.rates_mode management.sample_retention_policies.* management_agent.* "
-        "management.db_cache_multiplier management.disable_stats management.enable_queue_totals prometheus.*",
+        "management.db_cache_multiplier management.disable_stats management.enable_queue_totals "
+        "prometheus.ssl.* prometheus.filter_aggregated_queue_metrics_pattern",
     ),
     (
         "the management listener takes its own measures",

@@ -173,10 +173,14 @@ class Runtime:
         await self.turn_out("broker forced connection closure with reason 'shutdown'")
         await self.abandon()
 
-    async def turn_out(self, reason: str) -> None:
-        """Close the listeners, then all clients, with a word to those who hear it."""
+    def close_listeners(self) -> None:
+        """Nobody else gets in; who is in stays."""
         while self._servers:
             self._servers.pop().close()
+
+    async def turn_out(self, reason: str) -> None:
+        """Close the listeners, then all clients, with a word to those who hear it."""
+        self.close_listeners()
         self.tick()
         for connection in list(self.broker.connections):
             if connection.state == RUNNING:
