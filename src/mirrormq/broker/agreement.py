@@ -60,6 +60,7 @@ def settle(broker: Broker, proposals: list[Proposal]) -> None:
         journal.settled = max(journal.settled, proposal.number)
         if proposal.state != HELD:
             _failed(broker, proposal)
+    broker.agreed_events.tell(proposals)
     ready = [waiting for waiting in broker.awaiting if waiting.last <= journal.settled]
     broker.awaiting = [waiting for waiting in broker.awaiting if waiting.last > journal.settled]
     for waiting in ready:

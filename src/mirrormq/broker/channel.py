@@ -393,6 +393,7 @@ class Channel:
     def drop_consumer(self, consumer: Consumer) -> None:
         self.consumers.pop(consumer.tag, None)
         consumer.queue.remove_consumer(consumer)
+        self.connection.broker.events.consumer("consumer.deleted", consumer)
 
 
 __all__ = ["CONFIRM", "PLAIN", "TRANSACTION", "Channel", "ConfirmBarrier", "Delivery"]

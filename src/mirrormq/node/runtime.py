@@ -14,10 +14,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-from mirrormq.broker import agreement, rules
+from mirrormq.broker import agreement, registry, rules
 from mirrormq.broker.auth import Permission, User
 from mirrormq.broker.broker import Broker
 from mirrormq.broker.connection import RUNNING, Connection
+from mirrormq.broker.events import EVENT
 from mirrormq.broker.journal import UNHEARD, Proposal
 from mirrormq.broker.passwords import hash_password
 from mirrormq.node import deadlines
@@ -70,6 +71,7 @@ class Runtime:
         self._trimmed_at = 0
         self._is_busy = False
         self._alarms_elsewhere: dict[str, dict[str, str]] = {}
+        self._told_alarms: set[str] = set()
         self.log = NodeLog(config.data_dir / "log", self._durable, self._log_fault, self._disk_is_behind)
         self.broker = Broker(NodeHost(self), self.log, config.node_name, int(time.time() * 1000))
         self.log.attach(self.broker)
@@ -99,6 +101,8 @@ class Runtime:
         self.cluster.spawn(self.partition.watch(), "minding partitions")
         self.schedule()
         await self.agreed()
+        self.broker.agreed_events.remember()
+        await self._offer_events()
         self.alarms.start(self._loop)
         self._beat_later()
 
@@ -122,6 +126,15 @@ class Runtime:
         broker.mechanisms = list(config.auth_mechanisms)
         broker.authority.loopback_users = config.loopback_users
         broker.cluster_name = config.cluster_name or config.node_name
+
+    async def _offer_events(self) -> None:
+        """The exchange that events go to is in the default virtual host, if there is one."""
+        self.broker.events.vhost = self.config.default_vhost
+        vhost = self.broker.vhosts.get(self.config.default_vhost)
+        if vhost is not None and EVENT not in vhost.exchanges:
+            registry.create_exchange(self.broker, vhost, EVENT, "topic", durable=True, auto_delete=False, internal=True,
+                                     arguments={})
+            await self.agreed()
 
     def _is_blank(self) -> bool:
         """Whether nobody could ever log in. Definitions that are to be loaded say themselves who may, as in RabbitMQ."""
@@ -354,7 +367,17 @@ class Runtime:
     def _alarms_changed(self, alarms: dict[str, str], *, is_busy: bool) -> None:
         self.cluster.set_alarms(alarms)
         self._is_busy = is_busy
+        self._tell_alarms(set(alarms))
         self._set_alarms()
+
+    def _tell_alarms(self, names: set[str]) -> None:
+        events = self.broker.events
+        if events.is_heard():
+            changes = [("alarm.set", name) for name in names - self._told_alarms]
+            changes += [("alarm.cleared", name) for name in self._told_alarms - names]
+            for event, name in changes:
+                events.tell(event, {"name": name, "node": self.broker.node_name})
+        self._told_alarms = names
 
     def _others_alarms(self, by_node: dict[str, dict[str, str]]) -> None:
         """An alarm on one node holds up publishers on all: their messages may go there."""

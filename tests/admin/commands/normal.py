@@ -47,11 +47,11 @@ def _text(step: Step, node: str, port: int, text: str) -> str:
 def _ordered(step: Step, lines: list[str]) -> list[str]:
     if step.words[0].startswith(LISTS) and lines and lines[0] == "[":
         return sorted(_sorted_keys(line.lstrip(",")) for line in lines)
-    if not step.words[0].startswith(LISTS):
+    if not step.words[0].startswith(LISTS) or (lines and lines[0].startswith("Error")):
         return lines
     if "erlang" in " ".join(step.words):
         return sorted(line.strip("[], ") for line in lines)
-    head = next((at for at, line in enumerate(lines) if not line.endswith("...")), len(lines))
+    head = max((at + 1 for at, line in enumerate(lines) if line.endswith("...")), default=0)
     keep = head + (0 if {"--silent", "--no-table-headers"} & set(step.words) else 1)
     return lines[:keep] + sorted(lines[keep:])
 
