@@ -16,6 +16,7 @@ from mirrormq.admin import (
     messages,
     metrics,
     nodes,
+    openapi,
     overview,
     pages,
     parameters,
@@ -50,9 +51,7 @@ def scraper(principal: Principal, _: str) -> None:
 
 
 def policymaker(principal: Principal, vhost: str) -> None:
-    principal.require_policymaker()
-    if vhost:
-        principal.require_vhost(vhost)
+    principal.require_policymaker(vhost)
 
 
 def administrator(principal: Principal, _: str) -> None:
@@ -62,6 +61,11 @@ def administrator(principal: Principal, _: str) -> None:
 def member(principal: Principal, vhost: str) -> None:
     """With a permission in the virtual host."""
     principal.require_vhost(vhost)
+
+
+def member_or_monitor(principal: Principal, vhost: str) -> None:
+    if not principal.is_monitor:
+        principal.require_vhost(vhost)
 
 
 NOT_JSON: Final = (anyone, scraper)
@@ -74,6 +78,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     ("GET", "/metrics/detailed", scraper, metrics.show_detailed),
     ("GET", "/api", anyone, pages.to_api_index),
     ("GET", "/api/index.html", anyone, pages.api_index),
+    ("GET", "/api/openapi.json", anyone, openapi.show_openapi),
     ("GET", "/api/auth", anyone, overview.show_auth),
     ("GET", "/api/whoami", management, users.whoami),
     ("GET", "/api/overview", management, overview.show_overview),
@@ -105,7 +110,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     ("GET", "/api/channels", management, connections.list_channels),
     ("GET", "/api/channels/{name}", management, connections.show_channel),
     ("GET", "/api/consumers", management, consumers.list_consumers),
-    ("GET", "/api/consumers/{vhost}", member, consumers.list_consumers),
+    ("GET", "/api/consumers/{vhost}", management, consumers.list_in_vhost),
     ("GET", "/api/exchanges", management, exchanges.list_exchanges),
     ("GET", "/api/exchanges/{vhost}", member, exchanges.list_exchanges),
     ("GET", "/api/exchanges/{vhost}/{name}", member, exchanges.show_exchange),
@@ -139,7 +144,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     ("GET", "/api/vhosts/{vhost}/channels", member, connections.list_channels),
     ("POST", "/api/vhosts/{vhost}/start/{node}", administrator, vhosts.start_vhost),
     ("GET", "/api/vhost-limits", management, vhosts.list_limits),
-    ("GET", "/api/vhost-limits/{vhost}", member, vhosts.list_limits),
+    ("GET", "/api/vhost-limits/{vhost}", member_or_monitor, vhosts.list_limits),
     ("PUT", "/api/vhost-limits/{vhost}/{name}", administrator, vhosts.put_limit),
     ("DELETE", "/api/vhost-limits/{vhost}/{name}", administrator, vhosts.delete_limit),
     ("GET", "/api/users", administrator, users.list_users),
@@ -175,12 +180,12 @@ ROUTES: Final[tuple[Route, ...]] = (
     ("DELETE", "/api/global-parameters/{name}", policymaker, parameters.delete_global_parameter),
     ("GET", "/api/policies", management, POLICIES.list_all),
     ("GET", "/api/policies/{vhost}", member, POLICIES.list_all),
-    ("GET", "/api/policies/{vhost}/{name}", member, POLICIES.show_one),
+    ("GET", "/api/policies/{vhost}/{name}", policymaker, POLICIES.show_one),
     ("PUT", "/api/policies/{vhost}/{name}", policymaker, POLICIES.put),
     ("DELETE", "/api/policies/{vhost}/{name}", policymaker, POLICIES.delete),
     ("GET", "/api/operator-policies", management, OPERATOR_POLICIES.list_all),
     ("GET", "/api/operator-policies/{vhost}", member, OPERATOR_POLICIES.list_all),
-    ("GET", "/api/operator-policies/{vhost}/{name}", member, OPERATOR_POLICIES.show_one),
+    ("GET", "/api/operator-policies/{vhost}/{name}", administrator, OPERATOR_POLICIES.show_one),
     ("PUT", "/api/operator-policies/{vhost}/{name}", administrator, OPERATOR_POLICIES.put),
     ("DELETE", "/api/operator-policies/{vhost}/{name}", administrator, OPERATOR_POLICIES.delete),
     ("GET", "/api/aliveness-test/{vhost}", member, messages.aliveness),

@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 import gc
-import logging
-from typing import Final
 
 from mirrormq.admin.call import Json
 from mirrormq.admin.errors import bad_request
 from mirrormq.node.alarms import Limits
+from mirrormq.node.logs import LEVELS, set_level
 from mirrormq.node.resources import release_memory, total_memory
 from mirrormq.node.runtime import Runtime
 
-LEVELS: Final = {
-    "debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR,
-    "critical": logging.CRITICAL, "none": logging.CRITICAL + 1,
-}  # fmt: skip
-
 
 def set_log_level(_: Runtime, body: Json) -> None:
-    level = LEVELS.get(str(body.get("level")))
-    if level is None:
+    if not set_level(str(body.get("level"))):
         raise bad_request(f"level {body.get('level')} is not supported. Try one of {', '.join(LEVELS)}")
-    root = logging.getLogger()
-    root.setLevel(level)
-    for handler in root.handlers:
-        handler.setLevel(level)
 
 
 def set_disk_limit(runtime: Runtime, body: Json) -> None:

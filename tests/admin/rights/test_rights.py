@@ -25,7 +25,7 @@ OWN_RULES = {
     "/api/deprecated-features/used": NOT_ADMINISTRATOR, "/api/connections/username/{user}": NOT_ADMINISTRATOR,
 }  # fmt: skip
 """Routes that RabbitMQ 3.10 does not have: what those are told who may not use them."""
-OPEN = ("/", "/api", "/api/index.html", "/api/auth")
+OPEN = ("/", "/api", "/api/index.html", "/api/auth", "/api/openapi.json")
 
 
 @pytest.fixture(scope="module")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from mirrormq.admin.tuning import LEVELS
 from mirrormq.cli.ctl.client import part
 from mirrormq.cli.ctl.context import Context
 from mirrormq.cli.ctl.faults import DATA, UNAVAILABLE, Failure, Misuse, refused
 from mirrormq.node.config_format import information_unit
+from mirrormq.node.logs import LEVELS
 
 BAD: Final = "Bad argument."
 
