@@ -12,6 +12,7 @@ from mirrormq.admin.mirrors import Ring
 from mirrormq.admin.rates import Span
 from mirrormq.admin.values import from_table
 from mirrormq.broker.backlog import ENTRY_OVERHEAD, PlainBacklog
+from mirrormq.broker.priority import PriorityBacklog
 from mirrormq.broker.queue import Queue
 from mirrormq.wire.properties import decode_properties
 
@@ -179,12 +180,21 @@ def _head_timestamp(queue: Queue) -> int | None:
 
 
 def _backing(queue: Queue) -> Json:
-    return {
+    return _levels(queue) | {
         "delta": ["delta", "undefined", 0, 0, "undefined"], "len": queue.backlog.count,
         "mode": "lazy" if queue.settings.queue_mode == "lazy" else "default",
         "next_deliver_seq_id": queue.delivered_high, "next_seq_id": queue.next_index, "q1": 0, "q2": 0, "q3": 0,
         "q4": queue.backlog.count, "target_ram_count": "infinity", "version": 2,
     }  # fmt: skip
+
+
+def _levels(queue: Queue) -> Json:
+    """How many messages wait in each priority."""
+    backlog = queue.backlog
+    if not isinstance(backlog, PriorityBacklog):
+        return {}
+    return {"priority_lengths": {str(at): len(level.returned) + len(level.window) + len(level.tail) - level.tail_at
+                                 for at, level in enumerate(backlog.levels)}}
 
 
 def _consumers(queue: Queue) -> Json:
