@@ -12,7 +12,7 @@ from mirrormq.admin.routes import ROUTES
 
 FACTS = Path(__file__).with_name("facts.json")
 OURS = ("/api/cluster", "/api/environment", "/metrics", "/metrics/per-object", "/metrics/detailed", "/", "/api",
-        "/api/index.html", "/api/openapi.json",
+        "/api/index.html", "/api/openapi.json", "/api/nodes/{node}/stop-forecast",
         "/api/deprecated-features", "/api/deprecated-features/used", "/api/users/{user}/limits")
 """Routes that RabbitMQ 3.10 does not have, or that are pages."""
 LATER = (("DELETE", "/api/connections/username/{user}"),)

@@ -20,6 +20,7 @@ from .record import FACTS, LATER, OURS, shared
 pytestmark = pytest.mark.live
 NOT_MONITOR, NOT_ADMINISTRATOR = "Not monitor user", "Not administrator user"
 OWN_RULES = {
+    "/api/nodes/{node}/stop-forecast": NOT_MONITOR,
     "/api/cluster": NOT_MONITOR, "/api/environment": NOT_ADMINISTRATOR, "/metrics": NOT_MONITOR,
     "/metrics/per-object": NOT_MONITOR, "/metrics/detailed": NOT_MONITOR, "/api/deprecated-features": NOT_ADMINISTRATOR,
     "/api/deprecated-features/used": NOT_ADMINISTRATOR, "/api/connections/username/{user}": NOT_ADMINISTRATOR,

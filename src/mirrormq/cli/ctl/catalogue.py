@@ -92,6 +92,8 @@ COMMANDS: Final = (
             "Waits until every mirrored queue has a mirror in sync elsewhere"),
     Command("await_online_quorum_plus_one", _UPGRADE, replication.await_quorum_plus_one, 0, 0, "[--timeout <timeout>]",
             "There are no quorum queues: returns at once"),
+    Command("stop_forecast", _UPGRADE, replication.stop_forecast, 0, 0, "[--no-table-headers]",
+            "Displays what becomes of each queue if the node stops now"),
     Command("post_upgrade", _UPGRADE, cluster.post_upgrade, 0, 0, "", "Spreads leaders after a rolling upgrade"),
     Command("check_if_node_is_mirror_sync_critical", _REPLICATION, replication.check_mirror_critical, 0, 0, "",
             "Checks whether a mirrored queue has its only copy in sync on this node"),

@@ -6,7 +6,7 @@ import re
 import time
 from typing import Any, Final
 
-from mirrormq.cli.ctl.client import Answer
+from mirrormq.cli.ctl.client import Answer, part
 from mirrormq.cli.ctl.context import Context
 from mirrormq.cli.ctl.faults import UNAVAILABLE, Failure, Misuse, refused
 from mirrormq.cli.ctl.objects import queue_path
@@ -123,6 +123,14 @@ def _say_alone(context: Context, answer: Answer) -> None:
 def _patience(context: Context) -> float:
     given = context.values.get("timeout")
     return given if isinstance(given, float) else PATIENCE
+
+
+def stop_forecast(context: Context) -> None:
+    """Ours: RabbitMQ has nothing like it."""
+    node = context.node
+    context.out.banner(f"What becomes of the queues of node {node} if it stops now ...")
+    rows = context.client.get(f"/api/nodes/{part(node)}/stop-forecast")
+    context.out.table(("vhost", "name", "messages", "outcome", "sentence"), rows)
 
 
 # --- what is not here -------------------------------------------------------------------------------------------------
