@@ -9,9 +9,10 @@ from typing import Any, Final
 from mirrormq.admin.access import Gate, Principal
 from mirrormq.admin.ages import Ages
 from mirrormq.admin.errors import bad_request, key_missing, missing, not_found
-from mirrormq.admin.mirrors import Mirrors, Unmirrored
+from mirrormq.admin.mirrors import Mirrors
 from mirrormq.admin.rates import Rates
-from mirrormq.admin.ring_view import LoneRings, RingView
+from mirrormq.admin.ring_office import RingOffice
+from mirrormq.admin.ring_view import RingView
 from mirrormq.admin.sessions import Logins
 from mirrormq.broker.broker import Broker
 from mirrormq.broker.vhost import VirtualHost
@@ -38,9 +39,10 @@ class State:
         self.broker: Broker = runtime.broker
         self.gate = gate
         self.rates = rates
-        self.rings: RingView = LoneRings(runtime.broker.node_name)
+        office = RingOffice(runtime)
+        self.rings: RingView = office
         self.logins: Logins = Logins(runtime.broker.node_name)
-        self.mirrors: Mirrors = Unmirrored(runtime.broker)
+        self.mirrors: Mirrors = office
         self.ages = Ages()
 
 

@@ -82,7 +82,7 @@ async def _quarantine(state: State, about: Json) -> Any:
 ANSWERS: Final[dict[str, Answer]] = {
     "survey": _survey, "rows": _rows, "overview": _overview, "vhosts": _vhosts, "node": _node, "memory": _memory,
     "health": _health, "attempts": _attempts, "forecast": _forecast, "close": _close, "delete": partial(act_for_other, "delete"),
-    "purge": partial(act_for_other, "purge"), "ring": _ring, "quarantine": _quarantine, **QUESTIONS,
+    "purge": partial(act_for_other, "purge"), "ring_orders": _ring, "quarantine_room": _quarantine, **QUESTIONS,
 }  # fmt: skip
 
 

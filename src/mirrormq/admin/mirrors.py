@@ -1,7 +1,6 @@
 """What the API needs to know of mirrors, and what it asks of them.
 
-`Mirrors` is the port. As long as there is nothing behind it (`Unmirrored`), every queue lives on its home alone, and the answers
-are those of RabbitMQ for queues without mirrors: a queue that a policy mirrors is a ring of one, all others have no ring.
+`Mirrors` is the port. A queue that a policy mirrors is a ring, if only of one; all others have no ring.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
-from mirrormq.broker.broker import Broker
 from mirrormq.broker.queue import Queue
 
 MIRRORED: Final = "ha-mode"
@@ -64,31 +62,3 @@ class Mirrors(Protocol):
 
     def critical(self) -> Sequence[Queue]:
         """Mirrored queues that would lose their only copy in sync if this node stopped now."""
-
-
-class Unmirrored:
-    """No queue has a mirror."""
-
-    def __init__(self, broker: Broker) -> None:
-        self._broker = broker
-
-    def ring(self, queue: Queue) -> Ring | None:
-        return Ring(queue.home or self._broker.node_name) if MIRRORED in queue.effective_policy else None
-
-    async def sync(self, queue: Queue) -> str:
-        return NOT_MIRRORED if self.ring(queue) is None else OK
-
-    async def cancel_sync(self, queue: Queue) -> str:
-        return NOT_SYNCING
-
-    async def rebalance(self, vhost_pattern: str, queue_pattern: str) -> Sequence[Share]:
-        counts: dict[str, int] = {self._broker.node_name: 0}
-        for vhost in self._broker.vhosts.values():
-            for queue in vhost.queues.values():
-                ring = self.ring(queue)
-                if ring is not None:
-                    counts[ring.leader] = counts.get(ring.leader, 0) + 1
-        return [Share(node, count) for node, count in sorted(counts.items())]
-
-    def critical(self) -> Sequence[Queue]:
-        return []
