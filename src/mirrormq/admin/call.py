@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from mirrormq.admin.access import Gate, Principal
 from mirrormq.admin.errors import bad_request, key_missing, missing, not_found
+from mirrormq.admin.meter import Meter
 from mirrormq.admin.rates import Rates
 from mirrormq.broker.broker import Broker
 from mirrormq.broker.vhost import VirtualHost
@@ -34,6 +35,7 @@ class State:
         self.broker: Broker = runtime.broker
         self.gate = gate
         self.rates = rates
+        self.meter = Meter()
 
 
 class Call:

@@ -14,6 +14,7 @@ from mirrormq.admin.census import Kind, Scope, rows_at, survey, tell_survey
 from mirrormq.admin.connection_view import CHANNELS, CONNECTIONS, NAMES_OF_CONNECTIONS
 from mirrormq.admin.connections import close_here
 from mirrormq.admin.consumers import CONSUMERS
+from mirrormq.admin.feed import figures_for_other
 from mirrormq.admin.health import health_here
 from mirrormq.admin.nodes import memory_here, show_here
 from mirrormq.admin.overview import attempts_here
@@ -68,7 +69,7 @@ async def _close(state: State, about: Json) -> int:
 ANSWERS: Final[dict[str, Answer]] = {
     "survey": _survey, "rows": _rows, "overview": _overview, "vhosts": _vhosts, "node": _node, "memory": _memory,
     "health": _health, "attempts": _attempts, "close": _close, "delete": partial(act_for_other, "delete"),
-    "purge": partial(act_for_other, "purge"),
+    "feed": figures_for_other, "purge": partial(act_for_other, "purge"),
 }  # fmt: skip
 
 

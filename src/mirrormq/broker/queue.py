@@ -133,17 +133,17 @@ class Queue(QueueLog):
     def _has_place(self, message: Message) -> bool:
         if self.damage:
             return False
-        if self.settings.overflow == DROP_HEAD or not self._is_full(message):
+        if self.settings.overflow == DROP_HEAD or not self.is_full(message):
             return True
         self._work_ahead()              # what a waiting consumer can take does not count against the limit
         self.activate()
-        if not self._is_full(message):
+        if not self.is_full(message):
             return not self.damage
         if self.settings.overflow == REJECT_PUBLISH_DLX:
             self.broker.dead_letter(self, message, REASONS[OVERFLOW], OVERFLOW)
         return False
 
-    def _is_full(self, message: Message) -> bool:
+    def is_full(self, message: Message) -> bool:
         settings = self.settings
         if settings.max_length >= 0 and self.backlog.count >= settings.max_length:
             return True
@@ -331,7 +331,7 @@ class Queue(QueueLog):
         live = sorted([*self.backlog.live_below(cursor), *self.held_logged])
         reserved = self.delivered_high if final else self.reserved
         return Snapshot(self.log_id, self.builder.epoch, self.builder.next_index, cursor, array("Q", live), reserved,
-                        self.kept, self.kept_bytes)
+                        self.kept, self.kept_bytes, b"", self.sender_numbers())
 
     # --- consumers and settings -------------------------------------------------------------------------------
 

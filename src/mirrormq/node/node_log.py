@@ -126,6 +126,16 @@ class NodeLog(LogPort):
                     self.store.trim(queue.log_id, snapshot)
                     self.has_news = True
 
+    def settle(self, log_id: int) -> None:
+        """Have what is written and not synced synced too: a state in the log is never left unsynced."""
+        queue = self.store.queue(log_id)
+        if self.store.wal.unsynced and queue is not None and not queue.damage:
+            snapshot = self._snapshot(log_id)
+            if snapshot is not None:
+                self.store.put_snapshot(snapshot)
+                self.position = self.store.position
+                self.kick()
+
     async def close(self) -> None:
         """Everything durable, and for each queue a snapshot that knows exactly what was delivered."""
         broker = self._broker

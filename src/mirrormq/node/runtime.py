@@ -24,6 +24,7 @@ from mirrormq.node import deadlines
 from mirrormq.node.cluster import Cluster
 from mirrormq.node.config import NodeConfig
 from mirrormq.node.config_format import Listener
+from mirrormq.node.feed import LakeMirrors, LocalLogs, LogSource
 from mirrormq.node.listener import ClientProtocol, tune_listener
 from mirrormq.node.node_host import NodeHost
 from mirrormq.node.node_log import NodeLog
@@ -73,6 +74,8 @@ class Runtime:
         self.log = NodeLog(config.data_dir / "log", self._durable, self._log_fault, self._disk_is_behind)
         self.broker = Broker(NodeHost(self), self.log, config.node_name, int(time.time() * 1000))
         self.log.attach(self.broker)
+        self.logs: LogSource = LocalLogs(self.log)
+        self.lake_mirrors = LakeMirrors(self.broker, self.log.store, self.logs)
         self.cluster = Cluster(config, self.broker, self.tick, self.report)
         self.placing = Placing(self.broker, self.cluster, config.queue_master_locator)
         self.alarms = Pressure(config, self._alarms_changed, self.report)
@@ -86,6 +89,7 @@ class Runtime:
         await self.cluster.start()
         for note in self.log.recover(self._loop):
             self.report("warning", note)
+        self.lake_mirrors.hold()
         if self.cluster.membership.is_first:
             for name in self.broker.records.transient():
                 self.broker.journal.delete(name)
@@ -316,6 +320,7 @@ class Runtime:
         self.broker.forwarding.tick()
         if now - self._trimmed_at > TRIM_EVERY:
             self._trimmed_at = now
+            self.lake_mirrors.hold()
             self.log.trim()
         if self.broker.dirty or self.broker.active or self.log.has_news:
             self.schedule()

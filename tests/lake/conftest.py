@@ -1,0 +1,33 @@
+"""Fixtures of the lake's tests: one node and one Spark session for all of them, a virtual host for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from compat.support import quote, unique
+
+from .support import Node, start_node
+
+
+@pytest.fixture(scope="session")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    server = start_node(tmp_path_factory.mktemp("node"))
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def vhost(node: Node) -> Iterator[str]:
+    name = unique("lake")
+    node.add_vhost(name)
+    yield name
+    node.api("DELETE", f"/api/vhosts/{quote(name)}")
+
+
+@pytest.fixture
+def channel(node: Node, vhost: str) -> Iterator[Any]:
+    with node.channel(vhost) as opened:
+        yield opened
