@@ -9,7 +9,9 @@ import pytest
 
 from compat.support import quote, unique
 
-from .support import Node, start_node
+from mirrormq.lake.engine import session
+
+from .support import Node, need_java, start_node
 
 
 @pytest.fixture(scope="session")
@@ -31,3 +33,12 @@ def vhost(node: Node) -> Iterator[str]:
 def channel(node: Node, vhost: str) -> Iterator[Any]:
     with node.channel(vhost) as opened:
         yield opened
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """One session for all tests: its start takes as long as a hundred of them."""
+    need_java()
+    made = session("tests", "local[2,3]", {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"})
+    yield made
+    made.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,13 +11,29 @@ from typing import Any
 
 import pika
 import pyarrow as pa
+import pytest
 
 from compat.support import ServerProcess, eventually, quote
 from mirrormq.lake.client import Address, Feed, FeedClient
+from mirrormq.lake.engine import find_java
+from mirrormq.lake.errors import LakeError
 from mirrormq.lake.ranges import Range, read_range
 from mirrormq.lake.schema import EVENTS
 
 KEPT = pika.BasicProperties(delivery_mode=2)
+
+
+REQUIRED = os.environ.get("MIRRORMQ_REQUIRE_ALL") == "1"
+
+
+def need_java() -> None:
+    """Skips where no Java works, unless everything is required."""
+    try:
+        find_java()
+    except LakeError as missing:
+        if REQUIRED:
+            pytest.fail(missing.sentence)
+        pytest.skip(missing.sentence)
 
 
 class Node(ServerProcess):

@@ -46,6 +46,6 @@ def sentence_of(problem: BaseException) -> str:
     text = str(problem)
     found = re.search(re.escape(MARK) + r"([^\n]*)", text)
     if found is not None:
-        return found[1].strip().strip("\"'").rstrip()
+        return found[1].strip().removesuffix('"')
     lines = [line for line in text.splitlines() if line.strip()]
     return lines[0].strip() if lines else type(problem).__name__
