@@ -39,6 +39,8 @@ def channel(node: Node, vhost: str) -> Iterator[Any]:
 def spark() -> Iterator[Any]:
     """One session for all tests: its start takes as long as a hundred of them."""
     need_java()
-    made = session("tests", "local[2,3]", {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"})
+    made = session("tests", "local[2,3]", {
+        "spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2", "spark.ui.showConsoleProgress": "false",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"})
     yield made
     made.stop()

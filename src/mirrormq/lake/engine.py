@@ -28,7 +28,9 @@ NO_SPARK: Final = "the lake needs PySpark, PyArrow and deltalake: run 'pip insta
 LOCAL: Final = "local[*,3]"         # a task that fails is tried again, as on a cluster
 SETTINGS: Final = {
     "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.shuffle.partitions": "8",
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
