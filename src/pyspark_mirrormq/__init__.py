@@ -1,4 +1,4 @@
-"""Where Spark looks for the data source `mirrormq`: the first `format("mirrormq")` of a session imports this module by its name."""
+"""Where Spark looks for the data source `mirrormq`: the first `format("mirrormq")` of a session imports this module."""
 
 from __future__ import annotations
 

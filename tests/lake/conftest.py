@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from compat.support import quote, unique
-
 from mirrormq.lake.engine import session
 
 from .support import Node, need_java, start_node
@@ -39,8 +38,15 @@ def channel(node: Node, vhost: str) -> Iterator[Any]:
 def spark() -> Iterator[Any]:
     """One session for all tests: its start takes as long as a hundred of them."""
     need_java()
-    made = session("tests", "local[2,3]", {
-        "spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2", "spark.ui.showConsoleProgress": "false",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"})
+    made = session(
+        "tests",
+        "local[2,3]",
+        {
+            "spark.driver.memory": "1g",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        },
+    )
     yield made
     made.stop()

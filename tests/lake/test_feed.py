@@ -25,7 +25,9 @@ def test_a_queue_is_read_as_it_was_written_and_nothing_is_consumed(node: Node, v
     [feed] = quiet(client)
     rows = entries(client, feed)
     assert [row["body"] for row in rows if row["kind"] == "enqueue"] == bodies
-    acked = [index for row in rows if row["kind"] == "ack" for part in row["ranges"] for index in range(part["low"], part["high"] + 1)]
+    acked = [
+        index for row in rows if row["kind"] == "ack" for part in row["ranges"] for index in range(part["low"], part["high"] + 1)
+    ]
     assert [row["body"] for row in rows if row["index"] in acked] == settled
     assert channel.queue_declare("orders", passive=True).method.message_count == 260
 
@@ -55,9 +57,21 @@ def test_a_range_is_the_same_however_it_is_cut(node: Node, vhost: str, channel: 
 def test_properties_headers_and_bodies_come_as_they_were_sent(node: Node, vhost: str, channel: Any) -> None:
     channel.queue_declare("rich", durable=True)
     sent = pika.BasicProperties(
-        content_type="application/json", content_encoding="gzip", delivery_mode=2, priority=3, correlation_id="c", reply_to="r",
-        expiration="600000", message_id="m-1", timestamp=1_700_000_000, type="t", user_id="guest", app_id="a", cluster_id="k",
-        headers={"text": "grün", "number": 7, "deep": {"list": [1, "zwei"]}, "flag": True, "raw": b"\xff"})
+        content_type="application/json",
+        content_encoding="gzip",
+        delivery_mode=2,
+        priority=3,
+        correlation_id="c",
+        reply_to="r",
+        expiration="600000",
+        message_id="m-1",
+        timestamp=1_700_000_000,
+        type="t",
+        user_id="guest",
+        app_id="a",
+        cluster_id="k",
+        headers={"text": "grün", "number": 7, "deep": {"list": [1, "zwei"]}, "flag": True, "raw": b"\xff"},
+    )
     channel.basic_publish("", "rich", b"\x00" * 300_000, sent)
     client = node.client(vhost)
     [feed] = quiet(client)
@@ -146,12 +160,21 @@ def test_any_node_answers_for_every_queue(tmp_path: Path) -> None:
         for place, each in enumerate(nodes):
             body = {"durable": True, "node": each.name}
             each.api("PUT", f"/api/queues/{quote('/')}/q{place}", body)
-            each.api("POST", f"/api/exchanges/{quote('/')}/amq.default/publish",
-                     {"routing_key": f"q{place}", "payload": f"on {place}", "payload_encoding": "string",
-                      "properties": {"delivery_mode": 2}})
+            each.api(
+                "POST",
+                f"/api/exchanges/{quote('/')}/amq.default/publish",
+                {
+                    "routing_key": f"q{place}",
+                    "payload": f"on {place}",
+                    "payload_encoding": "string",
+                    "properties": {"delivery_mode": 2},
+                },
+            )
         for each in nodes:
             client = FeedClient(Address.parse(f"http://guest:guest@127.0.0.1:{each.http_port}"))
-            feeds = eventually(lambda client=client: [f for f in client.feeds() if f.end > 1 and f.state == "running"][1:] and client.feeds())
+            feeds = eventually(
+                lambda client=client: [f for f in client.feeds() if f.end > 1 and f.state == "running"][1:] and client.feeds()
+            )
             assert [feed.node for feed in feeds] == [node.name for node in nodes]
             assert [entries(client, feed)[0]["body"] for feed in feeds] == [b"on 0", b"on 1"]
 

@@ -22,7 +22,9 @@ def declare(channel: Any, queue: str = "out") -> None:
 
 
 def bodies(spark: Any, count: int = ROWS, partitions: int = 3) -> Any:
-    return spark.range(0, count, 1, partitions).selectExpr("concat('row ', id) AS body", "id % 7 AS priority", "cast(id AS string) AS message_id")
+    return spark.range(0, count, 1, partitions).selectExpr(
+        "concat('row ', id) AS body", "id % 7 AS priority", "cast(id AS string) AS message_id"
+    )
 
 
 def write(frame: Any, node: Node, vhost: str, queue: str = "out", **options: str) -> None:
@@ -31,8 +33,10 @@ def write(frame: Any, node: Node, vhost: str, queue: str = "out", **options: str
 
 def test_a_data_frame_is_published_with_its_properties(spark: Any, node: Node, vhost: str, channel: Any) -> None:
     declare(channel)
-    frame = spark.createDataFrame([(b"one", "m1", {"a": "x"}, "ex", "key")], "body binary, message_id string, headers map<string,string>, "
-                                  "exchange string, routing_key string")
+    frame = spark.createDataFrame(
+        [(b"one", "m1", {"a": "x"}, "ex", "key")],
+        "body binary, message_id string, headers map<string,string>, exchange string, routing_key string",
+    )
     write(frame, node, vhost)
     method, properties, body = channel.basic_get("out", auto_ack=True)
     assert (method.exchange, method.routing_key, body) == ("ex", "key", b"one")
@@ -40,14 +44,16 @@ def test_a_data_frame_is_published_with_its_properties(spark: Any, node: Node, v
 
 
 @pytest.mark.long
-def test_a_task_that_fails_and_is_retried_publishes_nothing_twice(spark: Any, node: Node, vhost: str, channel: Any, tmp_path: Path) -> None:
+def test_a_task_that_fails_and_is_retried_publishes_nothing_twice(
+    spark: Any, node: Node, vhost: str, channel: Any, tmp_path: Path
+) -> None:
     declare(channel)
     marker = str(tmp_path / "failed")
 
-    @udf("string")
+    @udf("string", useArrow=False)
     def fail_once(body: str) -> str:
-        if body == last and not os.path.exists(marker):         # noqa: PTH110 - runs in a worker
-            open(marker, "w").close()                           # noqa: PTH123, SIM115
+        if body == last and not os.path.exists(marker):  # noqa: PTH110 - runs in a worker
+            open(marker, "w").close()  # noqa: PTH123
             raise RuntimeError("the task dies after most of its rows were sent")
         return body
 
@@ -70,29 +76,41 @@ def test_a_job_that_is_run_again_publishes_nothing_new(spark: Any, node: Node, v
     assert channel.queue_declare("out", passive=True).method.message_count == 510
 
 
-def test_a_batch_of_a_stream_that_is_replayed_publishes_nothing_twice(spark: Any, node: Node, vhost: str, channel: Any,
-                                                                      tmp_path: Path) -> None:
+def test_a_batch_of_a_stream_that_is_replayed_publishes_nothing_twice(
+    spark: Any, node: Node, vhost: str, channel: Any, tmp_path: Path
+) -> None:
     declare(channel)
     fill(channel, "in", 400)
     quiet(node.client(vhost))
     checkpoint = tmp_path / "checkpoint"
 
     def run() -> None:
-        stream = spark.readStream.format("mirrormq").options(url=node.lake_url(), vhost=vhost, queue="in", rowsPerPartition="150").load()
-        query = (stream.where("kind = 'enqueue'").selectExpr("body", "index AS priority").drop("priority").writeStream.format("mirrormq")
-                 .options(url=node.lake_url(), vhost=vhost, queue="out", checkpointLocation=str(checkpoint))
-                 .trigger(availableNow=True).start())
+        stream = (
+            spark.readStream.format("mirrormq")
+            .options(url=node.lake_url(), vhost=vhost, queue="in", rowsPerPartition="150")
+            .load()
+        )
+        query = (
+            stream.where("kind = 'enqueue'")
+            .selectExpr("body", "index AS priority")
+            .drop("priority")
+            .writeStream.format("mirrormq")
+            .options(url=node.lake_url(), vhost=vhost, queue="out", checkpointLocation=str(checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
         assert query.awaitTermination(100)
 
     run()
     for commit in (checkpoint / "commits").iterdir():
-        commit.unlink()             # as if Spark had died after the sink's commit and before its own
+        commit.unlink()  # as if Spark had died after the sink's commit and before its own
     run()
     assert sorted(taken(channel, "out")) == sorted(f"message {number}".encode() for number in range(400))
 
 
 def test_what_was_published_is_known_after_a_crash_of_the_node(spark: Any, tmp_path: Path) -> None:
     from .support import start_node
+
     node = start_node(tmp_path)
     try:
         with node.channel("/") as channel:
@@ -117,5 +135,9 @@ def test_faults_are_sentences(spark: Any, node: Node, vhost: str, channel: Any) 
 
     assert "needs a column 'body'" in refusal(spark.range(1))
     assert refusal(bodies(spark, 1, 1), queue="nowhere", patience="1") == f"no queue 'nowhere' in vhost '{vhost}'"
-    node.api("PUT", f"/api/queues/{quote(vhost)}/small", {"durable": True, "arguments": {"x-max-length": 2, "x-overflow": "reject-publish"}})
+    node.api(
+        "PUT",
+        f"/api/queues/{quote(vhost)}/small",
+        {"durable": True, "arguments": {"x-max-length": 2, "x-overflow": "reject-publish"}},
+    )
     assert refusal(bodies(spark, 5, 1), queue="small").startswith("queue 'small' is full and refuses messages: 3 of 5")

@@ -51,8 +51,10 @@ def test_queues_are_chosen_by_pattern_and_columns_by_name(read: Reader, node: No
 def test_offsets_may_be_indexes_moments_or_ends(read: Reader, node: Node, vhost: str, channel: Any) -> None:
     fill(channel, "q", 100)
     quiet(node.client(vhost))
+
     def indexes(**options: str) -> list[int]:
         return [row["index"] for row in read(queue="q", **options).select("index").orderBy("index").collect()]
+
     assert indexes(startingOffsets=json.dumps({"q": 90})) == list(range(90, 101))
     assert indexes(endingOffsets=json.dumps({"q": 5})) == [1, 2, 3, 4]
     assert indexes(startingOffsets="latest") == []
@@ -89,15 +91,25 @@ def test_faults_are_sentences(read: Reader, channel: Any, options: dict[str, str
     assert re.search(sentence, sentence_of(problem.value))
 
 
-def test_a_stream_reads_everything_once_and_finds_new_queues(spark: Any, node: Node, vhost: str, channel: Any, tmp_path: Path) -> None:
+def test_a_stream_reads_everything_once_and_finds_new_queues(
+    spark: Any, node: Node, vhost: str, channel: Any, tmp_path: Path
+) -> None:
     fill(channel, "s.1", 120)
     quiet(node.client(vhost))
 
     def run(rows: str = "50") -> None:
-        stream = spark.readStream.format("mirrormq").options(
-            url=node.lake_url(), vhost=vhost, queues=r"^s\.", maxRowsPerTrigger=rows, mirror="stream").load()
-        query = (stream.writeStream.format("parquet").option("path", str(tmp_path / "out"))
-                 .option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start())
+        stream = (
+            spark.readStream.format("mirrormq")
+            .options(url=node.lake_url(), vhost=vhost, queues=r"^s\.", maxRowsPerTrigger=rows, mirror="stream")
+            .load()
+        )
+        query = (
+            stream.writeStream.format("parquet")
+            .option("path", str(tmp_path / "out"))
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
         assert query.awaitTermination(100)
 
     def found() -> list[tuple[str, int]]:

@@ -144,7 +144,7 @@ async def read_feed(call: Call) -> Answer:
     queue = _queue(call)
     wanted = call.query.get("id")
     if wanted is not None and wanted != f"{queue.log_id:x}":
-        raise ApiError(410, "replaced", f"queue '{queue.name}' was deleted and declared anew: its log with the id {wanted} is gone")
+        raise ApiError(410, "replaced", f"queue '{queue.name}' was deleted and declared anew: its log {wanted} is gone")
     first = max(1, _integer(call, "first", 1))
     upto = _integer(call, "upto", 1 << 62)
     limit = min(max(_integer(call, "max_bytes", MAX_BYTES // 2), 1), MAX_BYTES)
@@ -252,7 +252,7 @@ def list_mirrors(call: Call) -> Answer:
 
 
 def put_mirror(call: Call) -> Answer:
-    """Register, renew the lease, acknowledge: what is not said stays as it was. A mirror never reads backwards, unless it says so."""
+    """Register, renew the lease, acknowledge: what is not said stays as it was. A mirror goes back only if it says `rewind`."""
     vhost = _require_member(call)
     before = _mirror(call)
     value: Json = before or {"pattern": ".*", "queues": {}}

@@ -6,10 +6,10 @@ The body is messages one behind the other: u16 length of the address, u32 of the
 then these three; an address is exchange and routing key as short strings, a property list is as AMQP sends it.
 
 Rules
- 1. A publisher numbers its messages from 1 on, without gaps. The queue remembers the last number of each of the thousand publishers
-    that published last, in its log (ORIGIN) and its snapshots, so a crash or a new leader knows it too.
+ 1. A publisher numbers its messages from 1 on, without gaps. The queue remembers the last number of each of the thousand
+    publishers that published last, in its log (ORIGIN) and its snapshots, so it is known after a crash too.
  2. What was published before is passed over; the answer says how many. It comes when everything is stable.
- 3. Only the node that has the queue takes a run; others send the caller there (307). So the check and the enqueueing are one step.
+ 3. Only the node that has the queue takes a run; others send the caller there (307). So checking and enqueueing are one step.
 """
 
 from __future__ import annotations

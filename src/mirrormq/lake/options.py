@@ -28,7 +28,7 @@ KNOWN: Final = frozenset((
 class Options:
     address: Address
     pattern: str
-    starting: Any               # EARLIEST, LATEST, a time in milliseconds (int), or indexes by queue (dict)
+    starting: Any  # EARLIEST, LATEST, a time in milliseconds (int), or indexes by queue (dict)
     ending: Any
     max_rows: int
     partition_rows: int
@@ -46,9 +46,16 @@ class Options:
 def address_from(options: Mapping[str, str]) -> Address:
     given = {name.lower(): value for name, value in options.items()}
     if not given.get("url"):
-        raise LakeError("the option 'url' is missing: the address of a node's management API, such as http://guest:guest@localhost:15672")
-    return Address.parse(given["url"], given.get("vhost", "/"), given.get("username", ""), given.get("password", ""),
-                         float(given.get("patience", PATIENCE)))
+        raise LakeError(
+            "the option 'url' is missing: the address of a node's management API, such as http://guest:guest@localhost:15672"
+        )
+    return Address.parse(
+        given["url"],
+        given.get("vhost", "/"),
+        given.get("username", ""),
+        given.get("password", ""),
+        float(given.get("patience", PATIENCE)),
+    )
 
 
 def read_options(options: Mapping[str, str]) -> Options:
@@ -61,10 +68,18 @@ def read_options(options: Mapping[str, str]) -> Options:
     if strange:
         raise LakeError(f"no such column: {', '.join(strange)}")
     return Options(
-        address_from(options), _pattern(given), _offsets(given, "starting", EARLIEST), _offsets(given, "ending", LATEST),
-        _count(given, "maxrowspertrigger", 0), _count(given, "rowsperpartition", PARTITION_ROWS),
-        _flag(given, "failondataloss", default=True), _flag(given, "pushfilters", default=False), given.get("mirror", ""),
-        _flag(given, "includebody", default=True), columns)
+        address_from(options),
+        _pattern(given),
+        _offsets(given, "starting", EARLIEST),
+        _offsets(given, "ending", LATEST),
+        _count(given, "maxrowspertrigger", 0),
+        _count(given, "rowsperpartition", PARTITION_ROWS),
+        _flag(given, "failondataloss", default=True),
+        _flag(given, "pushfilters", default=False),
+        given.get("mirror", ""),
+        _flag(given, "includebody", default=True),
+        columns,
+    )
 
 
 def _pattern(given: Mapping[str, str]) -> str:

@@ -26,8 +26,10 @@ class Range:
 
     def cut(self, rows: int) -> list[Range]:
         """In pieces of at most so many indexes, each of which one task reads."""
-        return [Range(self.vhost, self.queue, self.queue_id, first, min(first + rows, self.upto))
-                for first in range(self.first, self.upto, max(rows, 1))]
+        return [
+            Range(self.vhost, self.queue, self.queue_id, first, min(first + rows, self.upto))
+            for first in range(self.first, self.upto, max(rows, 1))
+        ]
 
 
 def served(client: FeedClient, pattern: str) -> list[Feed]:

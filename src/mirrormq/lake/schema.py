@@ -75,6 +75,12 @@ def _spark_type(kind: pa.DataType) -> Any:
         return types.MapType(types.StringType(), types.StringType())
     if pa.types.is_list(kind):
         return types.ArrayType(_spark_type(kind.value_type))
-    plain = {pa.string(): types.StringType, pa.int64(): types.LongType, pa.int32(): types.IntegerType,
-             pa.bool_(): types.BooleanType, pa.binary(): types.BinaryType, TIME: types.TimestampType}
+    plain = {
+        pa.string(): types.StringType,
+        pa.int64(): types.LongType,
+        pa.int32(): types.IntegerType,
+        pa.bool_(): types.BooleanType,
+        pa.binary(): types.BinaryType,
+        TIME: types.TimestampType,
+    }
     return plain[kind]()

@@ -1,9 +1,9 @@
 """Publishing a data frame into a queue, each row once: `df.write.format("mirrormq")` and `df.writeStream.format("mirrormq")`.
 
 Rules
- 1. The rows of one task are a publisher of their own, numbered from 1 on: named by the query and the batch (a stream) or the job (a
-    batch, option `jobId`), and by the partition. A task or a batch that is repeated sends the same numbers, and the queue passes
-    over what it has. That needs rows that come in the same order again, as they do unless the query itself throws dice.
+ 1. The rows of one task are a publisher of their own, numbered from 1 on: named by the query and the batch (a stream) or the job
+    (a batch, option `jobId`), and by the partition. A task or a batch that is repeated sends the same numbers, and the queue
+    passes over what it has. That needs rows that come in the same order again, as they do unless the query itself throws dice.
  2. A task ends when everything it sent is stable.
 """
 
@@ -41,7 +41,9 @@ class Sent(WriterCommitMessage):
 
 def check_columns(names: list[str]) -> None:
     if not any(name in names for name in BODIES):
-        raise LakeError(f"a data frame that is to be published needs a column 'body' (or 'value'), and this one has: {', '.join(names)}")
+        raise LakeError(
+            "a data frame that is to be published needs a column 'body' (or 'value'), and this one has: " + ", ".join(names)
+        )
 
 
 class Composer:
@@ -118,7 +120,9 @@ class Publishing:
             return
         told = self._client.publish(self._queue, self._publisher, self._next, b"".join(self._run))
         if told["refused"]:
-            raise LakeError(f"queue '{self._queue}' is full and refuses messages: {told['refused']} of {len(self._run)} were not taken")
+            raise LakeError(
+                f"queue '{self._queue}' is full and refuses messages: {told['refused']} of {len(self._run)} were not taken"
+            )
         self.sent.published += told["published"]
         self.sent.repeated += told["repeated"]
         self._next += len(self._run)
@@ -171,7 +175,9 @@ class StreamSink(DataSourceStreamArrowWriter):
         query = context.getLocalProperty("sql.streaming.queryId") if context else None
         batch = context.getLocalProperty("streaming.sql.batchId") if context else None
         if not query or batch is None:
-            raise LakeError("this Spark does not tell which batch of which query a task belongs to, so nothing can be published once")
+            raise LakeError(
+                "this Spark does not tell which batch of which query a task belongs to: nothing can be published once"
+            )
         return publish(self.address, self.queue, publisher_name("stream", query, batch, _partition()), iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name

@@ -1,7 +1,7 @@
 """Reading queues' logs in Spark: batches and streams of rows by address. Nothing is consumed.
 
-Spark pickles readers and runs their methods in several processes: planning in one that lives as long as the query, `read` in a copy
-for each task. So nothing is shared through `self` but the options.
+Spark pickles readers and runs their methods in several processes: planning in one that lives as long as the query, `read` in a
+copy for each task. So nothing is shared through `self` but the options.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from mirrormq.lake.errors import LakeError
 from mirrormq.lake.options import Options
 from mirrormq.lake.ranges import Range, place_of, read_range, served
 
-IDLE: Final = 1.0       # seconds that a stream with nothing new holds Spark's question, which it would ask a hundred times a second
+IDLE: Final = 1.0  # seconds that a stream with nothing new holds Spark's question, asked a hundred times a second otherwise
 POLL: Final = 0.1
 
 Offset = dict[str, Any]
@@ -63,8 +63,10 @@ class BatchReader(DataSourceReader):
 
     def wanted(self, feeds: list[Feed]) -> list[Feed]:
         if not feeds:
-            raise LakeError(f"no queue of vhost '{self.options.address.vhost}' that user '{self.options.address.user}' may read "
-                            f"matches '{self.options.pattern}'")
+            raise LakeError(
+                f"no queue of vhost '{self.options.address.vhost}' that user '{self.options.address.user}' may read "
+                f"matches '{self.options.pattern}'"
+            )
         return feeds
 
     def bounds(self, client: FeedClient, feed: Feed) -> tuple[int, int]:
@@ -74,9 +76,9 @@ class BatchReader(DataSourceReader):
             first = feed.earliest
         return first, max(first, upto)
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, Part):
-            return          # Spark's stand-in where there are no ranges at all
+            return  # Spark's stand-in where there are no ranges at all
         client = FeedClient(self.options.address)
         try:
             yield from read_range(client, partition.part, self.options.schema, fail_on_data_loss=self.options.fail_on_data_loss)
@@ -137,7 +139,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: Options) -> None:
         self.options = options
         self.client = FeedClient(options.address)
-        self.target: dict[str, int] | None = None       # for availableNow: where each log ended when the run began
+        self.target: dict[str, int] | None = None  # for availableNow: where each log ended when the run began
 
     # --- offsets ------------------------------------------------------------------------------------------------------
 
@@ -146,7 +148,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         where = self.options.starting
         return {feed.id: _place(feed, place_of(self.client, feed, where)) for feed in served(self.client, self.options.pattern)}
 
-    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # type: ignore[override]  # noqa: N802 - Spark's name
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
         deadline = time.monotonic() + IDLE
         while True:
             end = self._advance(start, served(self.client, self.options.pattern), limit)
@@ -185,7 +187,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ranges += part.cut(self.options.partition_rows)
         return [Part(part) for part in ranges]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return BatchReader(self.options).read(partition)
 
     def commit(self, end: Offset) -> None:

@@ -1,8 +1,8 @@
 """Delta tables through delta-rs: files that tasks have written are added by one commit, which also says how far each log is in.
 
 Rules
- 1. The table says what is mirrored: for each log an application transaction `mirrormq/ID` whose version is the next index. There is
-    no other checkpoint.
+ 1. The table says what is mirrored: for each log an application transaction `mirrormq/ID` whose version is the next index. There
+    is no other checkpoint.
  2. Looking where a log stands and committing what follows are done on one snapshot of the table, so of two jobs that do the same
     work one fails, and nothing is in the table twice. What a task wrote for nothing is an orphan, which vacuum removes.
 """
@@ -86,8 +86,14 @@ class Writer:
             return
         if self._writer is None:
             self._filesystem.create_dir(self._full.rpartition("/")[0], recursive=True)
-            self._writer = pq.ParquetWriter(self._full, self._schema, filesystem=self._filesystem, compression=COMPRESSION,
-                                            write_statistics=[name for name in self._seen], use_dictionary=DICTIONARY)
+            self._writer = pq.ParquetWriter(
+                self._full,
+                self._schema,
+                filesystem=self._filesystem,
+                compression=COMPRESSION,
+                write_statistics=list(self._seen),
+                use_dictionary=DICTIONARY,
+            )
         self._writer.write_batch(batch)
         self._rows += batch.num_rows
         for name, seen in self._seen.items():
@@ -111,14 +117,17 @@ DICTIONARY: Final = ["vhost", "queue", "queue_id", "kind", "reason", "exchange",
 
 
 def _plain(value: Any) -> Any:
-    return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z") if isinstance(value, datetime) else value
+    if not isinstance(value, datetime):
+        return value
+    return value.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def filesystem(place: Place, table: str) -> tuple[Any, str]:
     uri = place.table(table)
     if "://" not in uri:
         return pafs.LocalFileSystem(), uri
-    return pafs.FileSystem.from_uri(uri)
+    found, path = pafs.FileSystem.from_uri(uri)
+    return found, str(path)
 
 
 class Table:
@@ -138,8 +147,14 @@ class Table:
     def create(self) -> None:
         if "://" not in self.uri:
             Path(self.uri).mkdir(parents=True, exist_ok=True)
-        DeltaTable.create(self.uri, self.schema, mode="ignore", name=self.name, storage_options=self.place.options,
-                          description="written by mirrormq lake")
+        DeltaTable.create(
+            self.uri,
+            self.schema,
+            mode="ignore",
+            name=self.name,
+            storage_options=self.place.options,
+            description="written by mirrormq lake",
+        )
 
     def load(self, version: int | None = None) -> DeltaTable:
         """The table as it is now, or was."""
@@ -177,20 +192,24 @@ class Table:
 
     def _commit(self, delta: DeltaTable, files: list[Written], mode: str, properties: CommitProperties) -> None:
         now = int(time.time() * 1000)
-        actions: list[Any] = [AddAction(file.path, file.size, {}, now, True, file.statistics) for file in files]
+        actions: list[Any] = [AddAction(file.path, file.size, {}, now, data_change=True, stats=file.statistics) for file in files]
         try:
             delta.create_write_transaction(actions, mode, delta.schema(), commit_properties=properties)
         except CommitFailedError as refusal:
-            raise Overtaken(f"another job has written to {self.uri} at the same time: {str(refusal).splitlines()[0]}") from refusal
+            why = str(refusal).splitlines()[0]
+            raise Overtaken(f"another job has written to {self.uri} at the same time: {why}") from refusal
         delta.update_incremental()
 
     def found(self, folder: str) -> list[Written]:
         """The Parquet files that Spark has written below the table."""
         files, root = filesystem(self.place, self.name)
         infos = files.get_file_info(pafs.FileSelector(f"{root}/{folder}"))
-        return [Written(f"{folder}/{info.base_name}", info.size, rows, json.dumps({"numRecords": rows}))
-                for info in infos if info.base_name.endswith(".parquet")
-                for rows in [pq.read_metadata(info.path, filesystem=files).num_rows]]
+        return [
+            Written(f"{folder}/{info.base_name}", info.size, rows, json.dumps({"numRecords": rows}))
+            for info in infos
+            if info.base_name.endswith(".parquet")
+            for rows in [pq.read_metadata(info.path, filesystem=files).num_rows]
+        ]
 
     def tidy(self, *, vacuum_hours: int = VACUUM_HOURS) -> dict[str, int]:
         """Make few large files of many small ones, and remove what no version of the last days needs."""

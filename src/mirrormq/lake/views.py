@@ -58,7 +58,8 @@ def upto(frame: DataFrame, moment_ms: int) -> DataFrame:
 
     moment = f.lit(datetime.fromtimestamp(moment_ms / 1000, UTC))
     later = frame.where(f.col("time") > moment).groupBy("queue_id").agg(f.min("index").alias("cut"))
-    return frame.join(f.broadcast(later), "queue_id", "left").where("cut IS NULL OR index < cut").drop("cut").select(*EVENTS.names)
+    joined = frame.join(f.broadcast(later), "queue_id", "left")
+    return joined.where("cut IS NULL OR index < cut").drop("cut").select(*EVENTS.names)
 
 
 def messages(frame: DataFrame) -> DataFrame:
@@ -88,7 +89,8 @@ def refresh(spark: SparkSession, place: Place) -> dict[str, int]:
     version = table.load().version()
     frame = events(spark, place, version)
     about = {"mirrormq.events-version": str(version)}
-    return {name: _replace(made, place, name, about) for name, made in (("messages", messages(frame)), ("failovers", failovers(frame)))}
+    made = {"messages": messages(frame), "failovers": failovers(frame)}
+    return {name: _replace(rows, place, name, about) for name, rows in made.items()}
 
 
 def _replace(frame: DataFrame, place: Place, name: str, about: dict[str, str]) -> int:
