@@ -16,7 +16,8 @@ BROKEN = (pika.exceptions.AMQPError, OSError)
 
 
 class Load:
-    """Publishes `count` messages into `queues` queues, in small transactions, and acknowledges about half of them.
+    """Publishes into `queues` queues, in small transactions, and acknowledges about half: until it is told to end, and at least
+    `count` messages.
 
     `published` are those whose transaction was committed; what was in doubt when the node died is in `doubtful` and sent no more.
     """
@@ -28,6 +29,7 @@ class Load:
         self.doubtful: dict[str, set[bytes]] = defaultdict(set)
         self.acknowledged: dict[str, set[bytes]] = defaultdict(set)
         self._left = count
+        self._is_wanted = True
         self._pause = pause
         self._number = 0
         self._random = random.Random(5)
@@ -36,15 +38,18 @@ class Load:
     def start(self) -> None:
         self._thread.start()
 
-    def join(self) -> None:
+    def join(self, *, now: bool = False) -> None:
+        """Wait for the last message; `now` for the next."""
+        self._is_wanted = False
+        if now:
+            self._left = 0
         self._thread.join()
 
-    @property
-    def is_over(self) -> bool:
-        return not self._thread.is_alive()
+    def _goes_on(self) -> bool:
+        return self._left > 0 or self._is_wanted
 
     def _run(self) -> None:
-        while self._left > 0:
+        while self._goes_on():
             try:
                 with self.node.channel("/") as channel:
                     self._work(channel)
@@ -56,8 +61,8 @@ class Load:
             channel.queue_declare(name, durable=True)  # type: ignore[attr-defined]
         with channel.connection.channel() as bulk:  # type: ignore[attr-defined]
             bulk.tx_select()
-            while self._left > 0:
-                self._publish(bulk, self._random.choice(self.names), min(100, self._left))
+            while self._goes_on():
+                self._publish(bulk, self._random.choice(self.names), 100)
                 self._consume(bulk, self._random.choice(self.names), 50)
                 time.sleep(self._pause)
 

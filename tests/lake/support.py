@@ -48,7 +48,7 @@ class Node(ServerProcess):
 
     @contextlib.contextmanager
     def channel(self, vhost: str) -> Iterator[Any]:
-        connection = pika.BlockingConnection(pika.URLParameters(self.url(vhost)))
+        connection = pika.BlockingConnection(pika.URLParameters(self.url(vhost, query="?heartbeat=0")))
         try:
             channel = connection.channel()
             channel.confirm_delivery()

@@ -101,6 +101,7 @@ def figures_here(state: State, ids: list[int]) -> dict[str, Json]:
     for log_id in ids:
         queue = state.broker.queues_by_log.get(log_id)
         if queue is not None and not queue.is_away:
+            state.runtime.lake_mirrors.hold_one(queue)
             end = logs.stable_end(log_id)
             if end < queue.builder.next_index:
                 logs.settle(log_id)

@@ -236,6 +236,8 @@ def _checked(reply: Reply, address: Address) -> Reply:
         raise Trimmed(reason, int(reply.headers.get("x-mirrormq-earliest", 0)))
     if reply.status == 404 and reason == "Not Found":
         raise LakeError(f"there is no vhost '{address.vhost}', or what answers there is no MirrorMQ with a feed")
+    if reply.status == 404:
+        raise Trimmed(reason, 0)
     raise LakeError(reason)
 
 

@@ -227,7 +227,7 @@ def restore(
 @click.option("--queues", default=".*", show_default=True, metavar="REGEX", help="Which queues.")
 @click.option("--offline", is_flag=True, help="Look at the lake alone, not at the cluster.")
 @plainly
-def verify(lake: str, storage: tuple[str, ...], url: str, vhost: str, master: str, queues: str, offline: bool) -> None:  # noqa: FBT001
+def verify(lake: str, storage: tuple[str, ...], url: str, vhost: str, master: str, queues: str, offline: bool) -> None:
     """Compare the lake with the logs and with itself; names each entry that is missing, doubled or different."""
     from mirrormq.lake.verify import verify as compare
 

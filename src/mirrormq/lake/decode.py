@@ -8,6 +8,7 @@ from typing import Any, Final
 from zlib import crc32
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from mirrormq.lake.schema import HEADERS, KINDS, PROPERTIES, RANGES, REASONS, TIME
 from mirrormq.log.columns import Columns
@@ -77,6 +78,8 @@ def _reasons(columns: Columns) -> pa.Array:
 
 
 def _ranges(columns: Columns) -> pa.Array:
+    if not columns.has_ranges:
+        return pa.nulls(len(columns.index), RANGES)
     offsets: list[int] = [0]
     lows: list[int] = []
     highs: list[int] = []
@@ -91,8 +94,13 @@ def _ranges(columns: Columns) -> pa.Array:
 
 
 def _flag(columns: Columns, flag: int, *, is_set: bool) -> pa.Array:
-    pairs = zip(columns.kind, columns.flags, strict=True)
-    return pa.array([(flags & flag != 0) == is_set if kind == ENQUEUE else None for kind, flags in pairs], pa.bool_())
+    found = pc.not_equal(pc.bit_wise_and(pa.array(columns.flags, pa.int32()), flag), 0)
+    is_message = pc.equal(pa.array(columns.kind, pa.int32()), ENQUEUE)
+    return pc.if_else(is_message, found if is_set else pc.invert(found), pa.scalar(None, pa.bool_()))
+
+
+def _times(columns: Columns) -> pa.Array:
+    return pc.multiply(pa.array(columns.time_ms, pa.int64()), 1000).cast(TIME)
 
 
 def _shared(values: Sequence[Any], numbers: list[int | None], kind: pa.DataType) -> pa.Array:
@@ -153,7 +161,13 @@ def _jsonable(value: Any) -> Any:
 
 
 def _publishers(columns: Columns) -> pa.Array:
+    if not columns.has_origins:
+        return pa.nulls(len(columns.index), pa.string())
     return pa.array([None if value is None else f"{value:016x}" for value in columns.publisher], pa.string())
+
+
+def _sequences(columns: Columns) -> pa.Array:
+    return pa.array(columns.sequence, pa.int64()) if columns.has_origins else pa.nulls(len(columns.index), pa.int64())
 
 
 def _checksums(columns: Columns) -> pa.Array:
@@ -169,7 +183,7 @@ MAKERS: Final[dict[str, Any]] = {
     "epoch": lambda columns: pa.array(columns.epoch, pa.int64()),
     "index": lambda columns: pa.array(columns.index, pa.int64()),
     "count": lambda columns: pa.array(columns.count, pa.int64()),
-    "time": lambda columns: pa.array([time * 1000 for time in columns.time_ms], pa.int64()).cast(TIME),
+    "time": _times,
     "kind": _kinds,
     "reason": _reasons,
     "ranges": _ranges,
@@ -180,7 +194,7 @@ MAKERS: Final[dict[str, Any]] = {
     "raw_address": lambda columns: _shared(columns.addresses.values, columns.address, pa.binary()),
     "raw_properties": lambda columns: _shared(columns.property_lists.values, columns.properties, pa.binary()),
     "publisher": _publishers,
-    "sequence": lambda columns: pa.array(columns.sequence, pa.int64()),
+    "sequence": _sequences,
     "body_size": lambda columns: pa.array(columns.body_size, pa.int64()),
     "body_crc": _checksums,
     "body": lambda columns: pa.array(columns.body, pa.binary()),

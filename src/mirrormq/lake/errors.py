@@ -21,7 +21,7 @@ class LakeError(Exception):
 
 
 class Trimmed(LakeError):
-    """Entries that were asked for are gone; `earliest` is the first that is left."""
+    """Entries that were asked for are gone; `earliest` is the first that is left, 0 where the whole log is gone."""
 
     def __init__(self, sentence: str, earliest: int) -> None:
         super().__init__(sentence)

@@ -95,9 +95,11 @@ ENDS: Final = f"""
     SELECT queue, reason, sum({SPAN}) AS count FROM mirrormq_events WHERE kind = 'drop'
     GROUP BY queue, reason ORDER BY count DESC LIMIT 40"""
 AGAIN: Final = f"""
-    SELECT queue, sum(CASE WHEN redelivered THEN 1 ELSE 0 END) AS redelivered,
-           sum(CASE WHEN kind = 'requeue' THEN {SPAN} ELSE 0 END) AS requeued
-    FROM mirrormq_events GROUP BY queue HAVING redelivered + requeued > 0 ORDER BY redelivered + requeued DESC LIMIT {TOP}"""
+    SELECT * FROM (
+        SELECT queue, sum(CASE WHEN redelivered THEN 1 ELSE 0 END) AS redelivered,
+               sum(CASE WHEN kind = 'requeue' THEN {SPAN} ELSE 0 END) AS requeued
+        FROM mirrormq_events GROUP BY queue)
+    WHERE redelivered + requeued > 0 ORDER BY redelivered + requeued DESC LIMIT {TOP}"""
 HOT: Final = f"""
     SELECT vhost, queue, count(*) AS entries, sum(CASE WHEN kind = 'enqueue' THEN 1 ELSE 0 END) AS published,
            sum(CASE WHEN kind = 'enqueue' THEN body_size ELSE 0 END) AS bytes

@@ -63,9 +63,9 @@ def read_range(client: FeedClient, part: Range, schema: pa.Schema, *, fail_on_da
         try:
             data = client.read(part.queue, part.queue_id, at, part.upto)
         except Trimmed as loss:
-            if fail_on_data_loss or not loss.earliest:
+            if fail_on_data_loss:
                 raise
-            at = loss.earliest
+            at = loss.earliest or part.upto
             continue
         if not data:
             raise LakeError(f"queue '{part.queue}' gave no entries from {at} on, although its log goes on to {part.upto}")

@@ -5,13 +5,16 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
 from rich.table import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+
+PIPED_WIDTH: Final = 250
 
 
 def show(frame: DataFrame, limit: int, form: str) -> None:
@@ -31,7 +34,7 @@ def _table(columns: list[str], rows: list[list[Any]], *, has_more: bool) -> None
     table = Table(*columns)
     for values in rows:
         table.add_row(*("" if value is None else str(value) for value in values))
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else PIPED_WIDTH)
     console.print(table)
     if has_more:
         console.print("There are more rows: see --limit.")

@@ -57,8 +57,8 @@ class Columns:
     """One row for each entry. Lists are as long as there are rows; None where the kind has no such thing."""
 
     __slots__ = (
-        "address", "addresses", "body", "body_size", "count", "epoch", "flags", "index", "kind", "next_index", "properties",
-        "property_lists", "publisher", "ranges", "reason", "sequence", "time_ms", "with_body",
+        "address", "addresses", "body", "body_size", "count", "epoch", "flags", "has_origins", "has_ranges", "index", "kind",
+        "next_index", "properties", "property_lists", "publisher", "ranges", "reason", "sequence", "time_ms", "with_body",
     )
 
     def __init__(self, with_body: bool) -> None:
@@ -66,6 +66,8 @@ class Columns:
         self.addresses: Distinct = Distinct()
         self.property_lists: Distinct = Distinct()
         self.next_index: int = 0
+        self.has_ranges: bool = False
+        self.has_origins: bool = False
         self.index: list[int] = []
         self.epoch: list[int] = []
         self.time_ms: list[int] = []
@@ -157,6 +159,7 @@ class Columns:
     def _other(self, data: bytes, at: int, index: int, epoch: int, time_ms: int) -> None:
         kind = data[at]
         if kind == ACK or kind == DROP or kind == REQUEUE:
+            self.has_ranges = True
             self._row(index, epoch, time_ms, kind, 0, data[at + 1], 1, ranges_at(data, at))
             self._no_message()
             self.body_size[-1] = RANGES.unpack_from(data, at)[5]
@@ -167,10 +170,12 @@ class Columns:
             self.body[-1] = data[at + CONFIG_SIZE : at + entry_length(data, at)]
         else:
             number = number_at(data, at)
+            self.has_ranges = True
             self.ranges[-1] = [number, number]
 
     def _note_origin(self, data: bytes, at: int, start: int) -> None:
         publisher, sequence, first, count = origin_at(data, at)
+        self.has_origins = True
         indexes = self.index
         row = start
         while row < len(indexes) and indexes[row] < first:

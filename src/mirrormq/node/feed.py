@@ -198,6 +198,11 @@ class LakeMirrors:
             if not queue.is_away and queue.keeps:
                 self._hold_queue(log_id, queue, [mirror for mirror in mirrors if mirror.covers(queue)])
 
+    def hold_one(self, queue: Queue) -> None:
+        """At once: somebody who has just registered asks for this queue."""
+        if queue.keeps:
+            self._hold_queue(queue.log_id, queue, self.of(queue))
+
     def _hold_queue(self, log_id: int, queue: Queue, mirrors: list[LakeMirror]) -> None:
         stored = self._store.queue(log_id)
         now = self._broker.now
