@@ -125,7 +125,7 @@ def test_each_entry_is_in_the_table_once_whatever_is_killed(spark: Any, tmp_path
     dice = random.Random(11)
     node = start_node(tmp_path)
     place = Place.at(str(tmp_path / "lake"))
-    load = Load(node, queues=10, count=MESSAGES, pause=0.2 if MESSAGES < 20_000 else 0.02)
+    load = Load(node, queues=10, count=MESSAGES, pause=0.2 if MESSAGES < 20_000 else 0.1)
     words = ("mirror", "--lake", place.uri, "--url", node.lake_url(), "--sync-interval", "0.2", "--refresh-minutes", "0")
     try:
         load.start()

@@ -51,7 +51,7 @@ def bars(rows: Sequence[tuple[str, Sequence[float]]], names: Sequence[str], unit
             x += width
         parts.append(f'<text x="{x + 6:.1f}" y="{y + 13}">{number_text(sum(values))}{escape(unit)}</text>')
     drawn = _svg(parts, len(rows) * step + 10)
-    return drawn + legend(names) if len(names) > 1 else drawn
+    return drawn + legend(names) if names else drawn
 
 
 def legend(names: Sequence[str]) -> str:

@@ -93,7 +93,7 @@ def page(history: History, place: Place, lag: float, moves: Sequence[dict[str, A
             "Time in queue, acknowledged messages, seconds",
             _table(history.waits, ("queue", "ended", "p50", "p95", "p99", "longest")),
         ),
-        ("Hot queues, entries of the log", charts.bars([(row["queue"], [row["entries"]]) for row in history.hot], ["entries"])),
+        ("Hot queues, entries of the log", charts.bars([(row["queue"], [row["entries"]]) for row in history.hot], [])),
         ("Dropped and dead-lettered, by cause", _causes(history)),
         (
             "Redelivered and requeued",
