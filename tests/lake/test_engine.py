@@ -56,6 +56,8 @@ def test_a_sentence_is_found_again_inside_what_spark_says() -> None:
     text = 'X: [E] Traceback …\n  mirrormq.lake.errors.LakeError: mirrormq lake: no queue "q" here\n\tat java.lang.Thread'
     assert sentence_of(RuntimeError(text)) == 'no queue "q" here'
     assert sentence_of(RuntimeError("first\nsecond")) == "first"
+    assert sentence_of(RuntimeError("Job aborted:\njava.io.IOException: no space left\n\tat x")) == "IOException: no space left"
+    assert "pip install" in sentence_of(RuntimeError("Traceback\nModuleNotFoundError: No module named 'mirrormq'\n"))
 
 
 @contextlib.contextmanager
@@ -122,8 +124,9 @@ def submit(master: str, *words: str) -> Any:
 
     program = Path(pyspark.__file__).parent / "bin" / "spark-submit"
     settings = environment() | {"JAVA_HOME": engine.find_java(), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    paths = ("--conf", f"spark.executorEnv.PYTHONPATH={os.environ.get('PYTHONPATH', '')}")
     done = subprocess.run(
-        [program, "--master", master, "--conf", "spark.driver.host=127.0.0.1", *words],
+        [program, "--master", master, "--conf", "spark.driver.host=127.0.0.1", *paths, *words],
         text=True,
         capture_output=True,
         check=False,

@@ -65,7 +65,7 @@ def legend(names: Sequence[str]) -> str:
 def nice(value: float) -> float:
     """The next round number."""
     step = 10.0 ** (len(str(int(value))) - 1) if value >= 1 else 0.1
-    for factor in (1, 2, 2.5, 5, 10):
+    for factor in (1, 1.2, 1.6, 2, 3, 4, 5, 6, 8, 10):
         if value <= factor * step:
             return factor * step
     return value

@@ -115,6 +115,8 @@ def session(name: str = "mirrormq lake", master: str = "", settings: dict[str, s
 
 def _for(master: str) -> dict[str, str]:
     """Alone on this machine, Spark need not be heard outside of it."""
-    if is_submitted() or (master and not master.startswith("local")):
+    if is_submitted():
         return {}
+    if master and not master.startswith("local"):
+        return {"spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"]} if os.environ.get("PYTHONPATH") else {}
     return {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}

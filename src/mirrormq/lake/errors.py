@@ -47,5 +47,10 @@ def sentence_of(problem: BaseException) -> str:
     found = re.search(re.escape(MARK) + r"([^\n]*)", text)
     if found is not None:
         return found[1].strip().removesuffix('"')
+    if "No module named 'mirrormq'" in text:
+        return "Spark's workers do not have this package: run 'pip install mirrormq[lake]' on each of them"
+    named = re.findall(r"^(?:[\w.]+\.)?(\w+(?:Error|Exception): .+)$", text, re.MULTILINE)
+    if named:
+        return str(named[-1]).strip()
     lines = [line for line in text.splitlines() if line.strip()]
     return lines[0].strip() if lines else type(problem).__name__
