@@ -46,6 +46,19 @@ class Node(ServerProcess):
     def client(self, vhost: str, user: str = "guest", password: str = "", patience: float = 20.0) -> FeedClient:
         return FeedClient(self.address(vhost, user, password, patience))
 
+    def crash(self) -> None:
+        """kill -9, and up again. Meanwhile somebody's outgoing connection may have its port for a moment."""
+        self.kill()
+        for _ in range(20):
+            try:
+                self.start()
+            except RuntimeError:
+                self.process = None
+                time.sleep(1.0)
+            else:
+                return
+        raise AssertionError(self.log())
+
     @contextlib.contextmanager
     def channel(self, vhost: str) -> Iterator[Any]:
         connection = pika.BlockingConnection(pika.URLParameters(self.url(vhost, query="?heartbeat=0")))

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import mirrormq
 from compat.support import eventually, free_port
 from mirrormq.lake import engine
 from mirrormq.lake.errors import LakeError, sentence_of
@@ -124,7 +125,7 @@ def submit(master: str, *words: str) -> Any:
 
     program = Path(pyspark.__file__).parent / "bin" / "spark-submit"
     settings = environment() | {"JAVA_HOME": engine.find_java(), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    paths = ("--conf", f"spark.executorEnv.PYTHONPATH={os.environ.get('PYTHONPATH', '')}")
+    paths = ("--conf", f"spark.executorEnv.PYTHONPATH={Path(mirrormq.__file__).parent.parent}")
     done = subprocess.run(
         [program, "--master", master, "--conf", "spark.driver.host=127.0.0.1", *paths, *words],
         text=True,

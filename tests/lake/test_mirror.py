@@ -137,8 +137,7 @@ def test_each_entry_is_in_the_table_once_whatever_is_killed(spark: Any, tmp_path
                 time.sleep(dice.random())
                 kill_group(job)
             if kill < CRASHES:
-                node.kill()
-                node.start()
+                node.crash()
         load.join()
         if CRASHES > 1:
             node.restart()
