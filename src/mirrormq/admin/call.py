@@ -9,6 +9,7 @@ from typing import Any, Final
 from mirrormq.admin.access import Gate, Principal
 from mirrormq.admin.ages import Ages
 from mirrormq.admin.errors import bad_request, key_missing, missing, not_found
+from mirrormq.admin.meter import Meter
 from mirrormq.admin.mirrors import Mirrors
 from mirrormq.admin.rates import Rates
 from mirrormq.admin.ring_office import RingOffice
@@ -44,6 +45,7 @@ class State:
         self.logins: Logins = Logins(runtime.broker.node_name)
         self.mirrors: Mirrors = office
         self.ages = Ages()
+        self.meter = Meter()
 
 
 class Call:

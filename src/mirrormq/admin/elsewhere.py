@@ -14,6 +14,7 @@ from mirrormq.admin.census import Kind, Scope, rows_at, survey, tell_survey
 from mirrormq.admin.connection_view import CHANNELS, CONNECTIONS, NAMES_OF_CONNECTIONS
 from mirrormq.admin.connections import close_here
 from mirrormq.admin.consumers import CONSUMERS
+from mirrormq.admin.feed import figures_for_other
 from mirrormq.admin.forecast import forecast_here
 from mirrormq.admin.health import health_here
 from mirrormq.admin.nodes import memory_here, show_here
@@ -82,7 +83,8 @@ async def _quarantine(state: State, about: Json) -> Any:
 ANSWERS: Final[dict[str, Answer]] = {
     "survey": _survey, "rows": _rows, "overview": _overview, "vhosts": _vhosts, "node": _node, "memory": _memory,
     "health": _health, "attempts": _attempts, "forecast": _forecast, "close": _close, "delete": partial(act_for_other, "delete"),
-    "purge": partial(act_for_other, "purge"), "ring_orders": _ring, "quarantine_room": _quarantine, **QUESTIONS,
+    "purge": partial(act_for_other, "purge"),
+    "ring_orders": _ring, "feed": figures_for_other, "quarantine_room": _quarantine, **QUESTIONS,
 }  # fmt: skip
 
 

@@ -12,6 +12,8 @@ from mirrormq.admin import (
     consumers,
     definitions,
     exchanges,
+    feed,
+    feed_publish,
     forecast,
     health,
     messages,
@@ -37,6 +39,10 @@ Access = Callable[[Principal, str], None]
 
 def anyone(_: Principal, __: str) -> None:
     """Also those who have not logged in."""
+
+
+def known(_: Principal, __: str) -> None:
+    """Whoever has logged in; the handler looks for permissions."""
 
 
 def management(principal: Principal, _: str) -> None:
@@ -131,6 +137,14 @@ ROUTES: Final[tuple[Route, ...]] = (
     ("DELETE", "/api/queues/{vhost}/{name}/contents", member, queues.purge_queue),
     ("POST", "/api/queues/{vhost}/{name}/actions", administrator, queues.act_on_queue),
     ("POST", "/api/queues/{vhost}/{name}/get", member, messages.get_messages),
+    ("GET", "/api/feed/{vhost}", known, feed.list_feeds),
+    ("GET", "/api/feed/{vhost}/{name}", known, feed.read_feed),
+    ("GET", "/api/feed/{vhost}/{name}/at", known, feed.find_time),
+    ("POST", "/api/feed/{vhost}/{name}/publish", known, feed_publish.publish_run),
+    ("GET", "/api/lake-mirrors/{vhost}", known, feed.list_mirrors),
+    ("GET", "/api/lake-mirrors/{vhost}/{name}", known, feed.show_mirror),
+    ("PUT", "/api/lake-mirrors/{vhost}/{name}", known, feed.put_mirror),
+    ("DELETE", "/api/lake-mirrors/{vhost}/{name}", known, feed.delete_mirror),
     ("GET", "/api/bindings", management, bindings.list_bindings),
     ("GET", "/api/bindings/{vhost}", member, bindings.list_bindings),
     ("GET", "/api/bindings/{vhost}/e/{source}/{kind:e|q}/{destination}", member, bindings.list_between),

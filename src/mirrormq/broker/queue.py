@@ -304,7 +304,7 @@ class Queue(QueueLog):
         live = sorted([*self.backlog.live_below(cursor), *self.held_logged])
         reserved = self.delivered_high if final else self.reserved
         return Snapshot(self.log_id, self.builder.epoch, self.builder.next_index, cursor, array("Q", live), reserved,
-                        self.kept, self.kept_bytes)
+                        self.kept, self.kept_bytes, b"", self.sender_numbers())
 
     # --- consumers and settings -------------------------------------------------------------------------------
 

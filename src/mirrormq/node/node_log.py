@@ -18,6 +18,7 @@ from mirrormq.log.snapshot import Snapshot
 from mirrormq.log.steps import Step
 from mirrormq.log.store import Store
 from mirrormq.log.syncer import Worker
+from mirrormq.mirror.holding import Holding
 from mirrormq.mirror.rings import RingLog, Rings
 
 log = logging.getLogger("mirrormq")
@@ -99,6 +100,9 @@ class NodeLog(RingLog):
         self.store.drop(log_id)
         self.has_news = True
 
+    def holding(self, log_id: int) -> Holding | None:
+        return None if self._rings is None else self._rings.by_id.get(log_id)
+
     # --- for mirrored queues --------------------------------------------------------------------------------------
 
     def has_written(self) -> None:
@@ -151,7 +155,7 @@ class NodeLog(RingLog):
         """A queue's state for the log. What the broker has gathered is sealed first, so that state and log agree."""
         broker = self._broker
         assert broker is not None
-        holding = None if self._rings is None else self._rings.by_id.get(log_id)
+        holding = self.holding(log_id)
         if holding is not None:
             return holding.snapshot()
         if broker.active:
@@ -171,6 +175,16 @@ class NodeLog(RingLog):
                 if snapshot is not None:
                     self.store.trim(queue.log_id, snapshot)
                     self.has_news = True
+
+    def settle(self, log_id: int) -> None:
+        """Have what is written and not synced synced too: a state in the log is never left unsynced."""
+        queue = self.store.queue(log_id)
+        if self.store.wal.unsynced and queue is not None and not queue.damage:
+            snapshot = self._snapshot(log_id)
+            if snapshot is not None:
+                self.store.put_snapshot(snapshot)
+                self.position = self.store.position
+                self.kick()
 
     async def close(self) -> None:
         """Everything durable, and for each queue a snapshot that knows exactly what was delivered."""

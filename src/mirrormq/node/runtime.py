@@ -23,6 +23,7 @@ from mirrormq.node.beginning import configure, create_defaults, is_blank
 from mirrormq.node.cluster import Cluster
 from mirrormq.node.config import NodeConfig
 from mirrormq.node.config_format import Listener
+from mirrormq.node.feed import LakeMirrors, LocalLogs, LogSource
 from mirrormq.node.listener import ClientProtocol, tune_listener
 from mirrormq.node.mirroring import Mirroring
 from mirrormq.node.node_host import NodeHost
@@ -74,6 +75,8 @@ class Runtime:
         self.log = NodeLog(config.data_dir / "log", self._durable, self._log_fault, self._disk_is_behind)
         self.broker = Broker(NodeHost(self), self.log, config.node_name, int(time.time() * 1000))
         self.log.attach(self.broker)
+        self.logs: LogSource = LocalLogs(self.log)
+        self.lake_mirrors = LakeMirrors(self.broker, self.log.store, self.logs)
         self.cluster = Cluster(config, self.broker, self.tick, self.report)
         self.mirroring = Mirroring(self)
         self.orders = RingOrders(self)
@@ -94,6 +97,7 @@ class Runtime:
         for note in notes:
             self.report("warning", note)
         self.mirroring.start(mirrored, is_new_disk=self.log.is_new)
+        self.lake_mirrors.hold()
         if self.cluster.membership.is_first:
             self.broker.records.end_transient(self.cluster.membership.entered_at)
         if is_blank(self.broker) and self.config.load_definitions is None:
@@ -323,6 +327,7 @@ class Runtime:
         self.mirroring.rings.tidy()
         if now - self._trimmed_at > TRIM_EVERY:
             self._trimmed_at = now
+            self.lake_mirrors.hold()
             self.log.trim()
             self.mirroring.rings.trim()
         if self.broker.dirty or self.broker.active or self.log.has_news:
