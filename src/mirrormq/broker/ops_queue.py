@@ -93,7 +93,7 @@ def on_declare(channel: Channel, method: QueueDeclare) -> None:
             channel.given_name = name
         agreement.answer(broker, channel, None, before, method, again=True)
         return
-    if not queue.keeps_record and agreement.await_fate(broker, channel, method, queue):
+    if agreement.await_fate(broker, channel, method, queue):
         return
     if queue.is_away and queue.exclusive:
         away.check_locked(channel, method, queue)

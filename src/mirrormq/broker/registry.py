@@ -71,6 +71,7 @@ def restate_queue(broker: Broker, vhost: VirtualHost, queue: Queue) -> None:
                       "exclusive": queue.exclusive, "arguments": pack(queue.arguments.table)}
     place = key("queue", vhost.name, queue.name)
     first = last = Proposal(is_stubborn=True)
+    first.restating = queue
     first.absent.append(place)
     first.put(place, record, leased=True)
     for source in vhost.sources.get(queue, {}):
@@ -78,6 +79,7 @@ def restate_queue(broker: Broker, vhost: VirtualHost, queue: Queue) -> None:
             if not last.has_room(0, 1):
                 last.sequel = Proposal(is_stubborn=True)
                 last = last.sequel
+                last.restating = queue
                 last.same.append((place, first.writes[0].text or ""))
             put_binding(last, vhost, source, queue, binding.routing_key, binding.arguments)
     broker.journal.propose(first)
