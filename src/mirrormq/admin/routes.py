@@ -25,6 +25,7 @@ from mirrormq.admin import (
 )
 from mirrormq.admin.access import Principal
 from mirrormq.admin.call import Handler
+from mirrormq.admin.page_routes import page_routes
 from mirrormq.admin.policies import OPERATOR_POLICIES, POLICIES
 
 Access = Callable[[Principal, str], None]
@@ -61,7 +62,7 @@ def member(principal: Principal, vhost: str) -> None:
 Route = tuple[str, str, Access, Handler]
 
 ROUTES: Final[tuple[Route, ...]] = (
-    ("GET", "/", anyone, pages.index),
+    *page_routes(anyone, member, monitor, administrator),
     ("GET", "/api", anyone, pages.to_api_index),
     ("GET", "/api/index.html", anyone, pages.api_index),
     ("GET", "/api/auth", anyone, overview.show_auth),

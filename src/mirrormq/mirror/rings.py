@@ -20,13 +20,16 @@ from mirrormq.broker.forward.moving import stop_serving
 from mirrormq.broker.forward.runs import Publisher
 from mirrormq.broker.ports import LogPort
 from mirrormq.broker.queue import Queue
+from mirrormq.broker.queue_log import ReservedMark
 from mirrormq.broker.recovery import restore_queue
+from mirrormq.broker.stability import Unstable
 from mirrormq.log import lives
 from mirrormq.log.snapshot import Snapshot
 from mirrormq.log.store import Store
 from mirrormq.log.trail import Trail, recount, trail_from
 from mirrormq.mirror.codec import BadMessage, decode, encode
-from mirrormq.mirror.holding import Holding, machine_lineage
+from mirrormq.mirror.convert import machine_lineage
+from mirrormq.mirror.holding import Holding
 from mirrormq.mirror.machine.effects import BecameLeader, InstallPiece, SteppedDown
 from mirrormq.mirror.machine.inputs import (
     Durable,
@@ -319,6 +322,8 @@ class Rings:
         for publisher, (sequence, _) in found.publishers.items():
             known = queue.publishers[publisher] = Publisher()
             known.last = known.uncertain = sequence
+        if holding.state.stable < holding.state.end:
+            self._doubt_reservation(queue, holding.state.end)
         holding.trail = Trail(found)
         holding.queue = queue
         broker.queues_by_log[queue.log_id] = queue
@@ -326,6 +331,13 @@ class Rings:
         queue.touch()
         broker.forwarding.queue_here(queue)
         return queue
+
+    def _doubt_reservation(self, queue: Queue, end: int) -> None:
+        """What was reserved for delivery is in this node's log; whether all others have it is not known yet."""
+        mark = ReservedMark(queue, queue.reserved)
+        mark.outstanding = 1
+        queue.reserved_stably = 0
+        queue.unstable.append(Unstable(end, [mark]))
 
     def step_down(self, holding: Holding, effect: SteppedDown) -> None:
         queue = holding.queue

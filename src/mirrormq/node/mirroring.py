@@ -27,7 +27,8 @@ from mirrormq.cluster.wishes import Nodes, Standing, desired, first_ring
 from mirrormq.log.backfill import install_piece
 from mirrormq.log.fold import RecoveredQueue
 from mirrormq.log.syncer import Worker
-from mirrormq.mirror.holding import Holding, view_from, view_record
+from mirrormq.mirror.convert import view_from, view_record
+from mirrormq.mirror.holding import Holding
 from mirrormq.mirror.machine.effects import BecameLeader, InstallPiece
 from mirrormq.mirror.machine.inputs import ForceLead, HandOver, ProposalFailed, SetDesired
 from mirrormq.mirror.machine.records import Desired, View
