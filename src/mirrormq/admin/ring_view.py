@@ -112,7 +112,7 @@ class NoSuchItem(Exception):
 class RingView(Protocol):
     def placement(self, queue: Queue) -> Placement: ...
 
-    async def ring(self, queue: Queue) -> Ring: ...
+    async def show_ring(self, queue: Queue) -> Ring: ...
 
     async def failovers(self, queue: Queue) -> list[Failover]:
         """Newest first."""
@@ -133,42 +133,11 @@ class RingView(Protocol):
         ...
 
 
-class LoneRings:
-    """For a node that mirrors nothing: every queue is where it is, alone."""
-
-    def __init__(self, node: str) -> None:
-        self._node = node
-
-    def placement(self, queue: Queue) -> Placement:
-        return Placement(queue.home if queue.is_away else self._node)
-
-    async def ring(self, queue: Queue) -> Ring:
-        end = int(queue.builder.next_index) - 1
-        stable = end if not queue.waiters else int(queue.builder.first_index) - 1
-        return Ring(int(queue.builder.epoch), end, stable, is_mirrored=False, wanted=1, sentence=why_alone(queue),
-                    members=(Member(self._node, end, stable),))
-
-    async def failovers(self, queue: Queue) -> list[Failover]:
-        return []
-
-    async def quarantine(self, queue: Queue) -> list[QuarantineItem]:
-        return []
-
-    async def settle_quarantine(self, queue: Queue, item: str, *, requeue: bool) -> int:
-        raise NoSuchItem(item)
-
-    async def undo_items(self, vhost: str) -> list[UndoItem]:
-        return []
-
-    async def undo(self, vhost: str, item: str) -> int:
-        raise NoSuchItem(item)
-
-
 def why_alone(queue: Queue) -> str:
     if queue.exclusive:
         return "it has one copy, because it is exclusive: it ends with its connection"
     if "ha-mode" in queue.effective_policy:
-        return f"policy '{queue.policy}' asks for mirrors, and this node does not mirror"
+        return f"policy '{queue.policy}' asks for mirrors, and they are about to come"
     return "it has one copy, because no policy with ha-mode applies to it"
 
 
