@@ -197,6 +197,11 @@ class ThreadedFaultProxy:
 
         asyncio.run_coroutine_threadsafe(act(), self._loop).result(10)
 
+    def carried(self) -> int:
+        """Octets that have passed so far, both ways."""
+        assert self._proxy is not None
+        return sum(self._proxy.carried.values())
+
     def cut(self) -> None:
         self._do(FaultProxy.cut)
 

@@ -147,7 +147,7 @@ class Queue(QueueLog):
             if message.expires < now:           # one that expires right now still goes to a waiting consumer
                 self.end(message, EXPIRED)
                 continue
-            if message.index >= self.reserved_stably and self._must_wait(message):
+            if message.index >= self.deliverable and self._must_wait(message):
                 backlog.put_back(message)
                 break
             if consumer.no_ack:
@@ -182,7 +182,7 @@ class Queue(QueueLog):
             if message.expires <= now:
                 self.end(message, EXPIRED)
                 continue
-            if message.index >= self.reserved_stably and self._must_wait(message):
+            if message.index >= self.deliverable and self._must_wait(message):
                 backlog.put_back(message)
                 self.wait_for_chunk(waiter)
                 return None

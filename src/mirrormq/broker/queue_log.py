@@ -9,6 +9,8 @@ Rules
  4. A dead letter enters its target before its end is logged here: a crash between the two may double it and cannot lose it.
  5. A mirrored queue gives its chunks to its ring. Every message is logged then, and what waits for persistent ones passes when
     they are on disk all round, for transient ones when they are received all round. Each message says whose it is (origin).
+ 6. A mirrored queue delivers what has been received all round. Else a leader that is deposed, and does not know it yet, would
+    deliver what its publisher sends to the next one, which delivers it once more and knows nothing of the first time.
 """
 from __future__ import annotations
 
@@ -47,6 +49,7 @@ class ReservedMark(Barrier):
     def passed(self) -> None:
         if self.upto > self.queue.reserved_stably:
             self.queue.reserved_stably = self.upto
+        self.queue.look_ahead()
         self.queue.activate()
 
 
@@ -109,6 +112,7 @@ class QueueLog(Destination):
         self.last_waiter: Barrier | None = None
         self.reserved: i64 = 0
         self.reserved_stably: i64 = 0
+        self.deliverable: i64 = 0               # what is below this index may be delivered without a further look
         self.is_consumed: bool = False
         # of a mirrored queue that leads here
         self.ring: RingPort | None = None
@@ -178,6 +182,12 @@ class QueueLog(Destination):
         if message.index >= self.reserved:
             self.reserve(message.index, RESERVE if self.is_consumed else RESERVE_FOR_GETS)
         return True
+
+    def look_ahead(self) -> None:
+        """More is stable than before, or the queue is in a ring now."""
+        self.deliverable = self.reserved_stably
+        if self.ring is not None and self.ring_received + 1 < self.deliverable:
+            self.deliverable = self.ring_received + 1
 
     def reserve(self, index: i64, window: i64) -> None:
         self.reserved = index + window
@@ -251,7 +261,7 @@ class QueueLog(Destination):
             if ring is None:
                 broker.log.append(self.log_id, first, count, builder.seal(broker.now), sync=len(self.waiters) > 0)
             else:
-                ring.append(first, count, builder.seal(broker.now), waits=len(self.light) > 0)
+                ring.append(first, count, builder.seal(broker.now), waits=self.is_consumed or len(self.light) > 0)
 
     def _append(self) -> None:
         """The turn's end. Who waits although nothing is gathered waits for what was appended before."""
@@ -299,12 +309,15 @@ class QueueLog(Destination):
         self.ring_durable = durable
         self.ring_received = received
         self.is_enough = is_enough
+        self.look_ahead()
         self.broker.ripe.append(self)
 
     def release(self) -> None:
         """Who waited for what the ring has now may go on."""
         self._release(self.unstable, self.ring_durable)
         self._release(self.unreceived, self.ring_received)
+        if self.is_consumed:
+            self.activate()
 
     def _release(self, pending: deque[Unstable], upto: i64) -> None:
         while pending and pending[0].position <= upto:

@@ -23,6 +23,7 @@ def restore_queue(queue: Queue, found: RecoveredQueue, *, forgotten_below: int =
     queue.builder = ChunkBuilder(queue.log_id, found.epoch, found.next_index)
     queue.reserved = found.reserved
     queue.reserved_stably = found.reserved
+    queue.look_ahead()
     queue.delivered_high = found.reserved
     queue.kept = found.count
     queue.kept_bytes = found.bytes

@@ -293,6 +293,7 @@ class Rings:
         if queue is None:
             queue = self._serve(holding)
         queue.ring = holding
+        queue.look_ahead()
         queue.is_held = False
         queue.builder.epoch = effect.epoch
         holding.led_since = holding.state.now
@@ -328,6 +329,7 @@ class Rings:
         holding.queue = queue
         broker.queues_by_log[queue.log_id] = queue
         queue.ring = holding
+        queue.look_ahead()
         queue.touch()
         broker.forwarding.queue_here(queue)
         return queue
