@@ -18,7 +18,8 @@ Channel = pika.adapters.blocking_connection.BlockingChannel
 EVERYWHERE = ["Overview", "Connections", "Channels", "Exchanges", "Queues"]
 
 
-def test_a_policy_added_with_the_form_takes_effect_is_edited_and_deleted(reader: Reader, node: Node, vhost: str, channel: Channel):
+def test_a_policy_added_with_the_form_takes_effect_is_edited_and_deleted(
+        reader: Reader, node: Node, vhost: str, channel: Channel):
     channel.queue_declare("orders.eu", durable=True)
     page, queue = reader.page, f"/api/queues/{quote(vhost)}/orders.eu"
     reader.open("policies")
@@ -122,7 +123,8 @@ def test_a_virtual_host_with_a_limit(reader: Reader, node: Node):
 
 
 @pytest.mark.parametrize(("tag", "more"), [
-    ("management", ["Policies", "Limits"]), ("policymaker", ["Policies", "Limits"]), ("monitoring", ["Cluster", "Policies", "Limits"]),
+    ("management", ["Policies", "Limits"]), ("policymaker", ["Policies", "Limits"]),
+    ("monitoring", ["Cluster", "Policies", "Limits"]),
     ("administrator", ["Cluster", "Policies", "Limits", "Users", "Virtual hosts"])])
 def test_readers_see_what_their_tag_allows_and_the_api_refuses_the_rest(
         window: Window, node: Node, vhost: str, user: Callable[..., str], tag: str, more: list[str]):
@@ -136,12 +138,14 @@ def test_readers_see_what_their_tag_allows_and_the_api_refuses_the_rest(
     expect(page.locator("#operator-policies form")).to_have_count(1 if tag == "administrator" else 0)
     reader.open("limits")
     expect(page.get_by_role("button", name="Set limit")).to_have_count(2 if tag == "administrator" else 0)
-    allowed = {"/api/users": "administrator", "/api/rebalance/queues": "administrator", "/api/cluster-map": "monitoring administrator"}
+    allowed = {"/api/users": "administrator", "/api/rebalance/queues": "administrator",
+               "/api/cluster-map": "monitoring administrator"}
     for path, tags in allowed.items():
         assert node.ask("GET", path, user=name).status == (200 if tag in tags.split() else 401), path
 
 
-def test_where_a_reader_has_no_permissions_nothing_can_be_done(window: Window, node: Node, vhost: str, channel: Channel, user: Callable[..., str]):
+def test_where_a_reader_has_no_permissions_nothing_can_be_done(
+        window: Window, node: Node, vhost: str, channel: Channel, user: Callable[..., str]):
     channel.queue_declare("q", durable=True)
     name = user("administrator")
     reader = window()

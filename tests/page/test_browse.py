@@ -114,8 +114,10 @@ def test_a_long_backlog_of_which_the_end_is_on_disk_alone_is_seen_whole(browse: 
 def test_a_search_looks_where_it_is_told_to(browse: Ask, channel: Channel, where: str, found: list[str]):
     channel.queue_declare("q", durable=True)
     channel.queue_bind("q", "amq.topic", "#")
-    for key, body, properties in (("k", "no", {}), ("k", "Payload of pAyLoAd", {}), ("payload.key", "by key", {}),
-                                  ("k", "by header", {"headers": {"x": "Payload"}}), ("k", "by property", {"message_id": "payload-7"})):
+    sent: tuple[tuple[str, str, dict[str, Any]], ...] = (
+        ("k", "no", {}), ("k", "Payload of pAyLoAd", {}), ("payload.key", "by key", {}),
+        ("k", "by header", {"headers": {"x": "Payload"}}), ("k", "by property", {"message_id": "payload-7"}))
+    for key, body, properties in sent:
         channel.basic_publish("amq.topic", key, body.encode(), pika.BasicProperties(delivery_mode=2, **properties))
     told = browse("q", text="payload", in_=where)
     assert [body.partition(" of")[0] for body in bodies(told)] == found
@@ -140,7 +142,8 @@ def test_payloads_are_cut_and_binary_ones_are_encoded(browse: Ask, channel: Chan
     assert (binary["payload"], binary["payload_encoding"]) == ("/wA=", "base64")
 
 
-@pytest.mark.parametrize("query", ["count=201", "count=x", "truncate=70000", "after=1", "after=a.b", "in=body", "state=gone", f"text={'x' * 1025}"])
+@pytest.mark.parametrize("query", [
+    "count=201", "count=x", "truncate=70000", "after=1", "after=a.b", "in=body", "state=gone", f"text={'x' * 1025}"])
 def test_what_makes_no_sense_is_refused(node: Node, vhost: str, channel: Channel, query: str):
     channel.queue_declare("q")
     assert node.ask("GET", f"/api/queues/{quote(vhost)}/q/messages?{query}").status == 400
@@ -190,7 +193,8 @@ def test_the_consumer_that_holds_a_message_is_named(biography: Ask, channel: Cha
 
 
 @pytest.mark.parametrize(("arguments", "end", "words"), [
-    ({"x-message-ttl": 0}, None, "expired"), ({"x-max-length": 0}, None, "length limit"), ({}, "purge", "purged"), ({}, "reject", "rejected")])
+    ({"x-message-ttl": 0}, None, "expired"), ({"x-max-length": 0}, None, "length limit"), ({}, "purge", "purged"),
+    ({}, "reject", "rejected")])
 def test_every_other_end_is_told(biography: Ask, channel: Channel, arguments: dict[str, Any], end: str | None, words: str):
     channel.queue_declare("q", durable=True, arguments=arguments)
     publish(channel, "q", "body")

@@ -3,7 +3,7 @@
 import { get } from "../api.js";
 import { badge, card, h, set } from "../dom.js";
 import { bytes, count, duration, rate } from "../format.js";
-import { FLOWS, History, LENGTHS, SAMPLED, flows, plot, samples } from "../plot.js";
+import { FLOWS, History, LENGTHS, flows, plot, sampled, samples } from "../plot.js";
 import { title } from "../shell.js";
 import { link, may } from "../state.js";
 import { table } from "../table.js";
@@ -26,7 +26,7 @@ export default function overview() {
     may.monitor() ? h("section", { class: "card" }, h("header", null, h("h2", null, "Nodes")), nodes.element) : null);
 
   async function load() {
-    const told = await get(`api/overview?${SAMPLED}`);
+    const told = await get(`api/overview?${sampled(past)}`);
     const totals = told.object_totals;
     const series = [...LENGTHS, ...FLOWS];
     const values = { ...flows(LENGTHS, told.queue_totals), ...flows(FLOWS, told.message_stats) };
