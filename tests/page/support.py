@@ -81,8 +81,8 @@ class Reader:
     def open(self, *parts: str) -> None:
         """Go to a view, and wait until it has been filled."""
         self.page.goto(f"{self.node.url}/#/{'/'.join(quote(part) for part in parts)}")
-        expect(self.page.locator(".live-dot.live")).to_be_visible()
-        expect(self.page.locator("h1")).to_be_visible()
+        shown = self.page.evaluate("location.hash")
+        expect(self.page.locator(".frame")).to_have_attribute("data-shown", shown)
 
     def overflow(self) -> int:
         """How many pixels the page is wider than the window."""

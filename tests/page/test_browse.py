@@ -99,9 +99,11 @@ def test_higher_priorities_come_first_over_all_pages(browse: Ask, channel: Chann
 
 def test_a_long_backlog_of_which_the_end_is_on_disk_alone_is_seen_whole(browse: Ask, channel: Channel, node: Node, vhost: str):
     channel.queue_declare("q", durable=True)
+    quick = channel.connection.channel()        # which does not wait for a confirm of each
     for number in range(9000):
-        channel.basic_publish("", "q", f"m{number:05}".encode(), pika.BasicProperties(delivery_mode=2))
-    assert node.api("GET", f"/api/queues/{quote(vhost)}/q")["messages_paged_out"] > 0
+        quick.basic_publish("", "q", f"m{number:05}".encode(), pika.BasicProperties(delivery_mode=2))
+    row = eventually(lambda: (row := node.api("GET", f"/api/queues/{quote(vhost)}/q"))["messages"] == 9000 and row)
+    assert row["messages_paged_out"] > 0
     seen = [body for told in pages(browse, "q", count=200) for body in bodies(told)]
     assert seen == [f"m{number:05}" for number in range(9000)]
     found = [body for told in pages(browse, "q", text="M0899", count=200) for body in bodies(told)]
