@@ -24,7 +24,7 @@ export default function overview() {
     { title: "Up for", num: true, text: (row) => (row.running ? duration(row.uptime).replace(/ \d+ s$/, "") : "–") },
   ] });
   const element = h("div", null, title("Overview"), alarms, tiles, h("div", { class: "grid" }, card("Queued messages", lengths.element), card("Message rates", rates.element)),
-    may.administer() ? definitions() : null, may.monitor() ? h("section", { class: "card" }, h("header", null, h("h2", null, "Nodes")), nodes.element) : null);
+    may.monitor() ? h("section", { class: "card" }, h("header", null, h("h2", null, "Nodes")), nodes.element) : null, may.administer() ? definitions() : null);
 
   async function load() {
     const told = await get(`api/overview?${sampled(past)}`);

@@ -20,6 +20,7 @@ function tagChoice() {
   const chips = h("div", { class: "chips" }, TAGS.map((tag) => h("button", { type: "button", class: "chip", onclick: () => { box.value = [...new Set([...box.value.split(",").map((one) => one.trim()).filter(Boolean), tag])].join(","); } }, tag)));
   const made = field("Tags", box);
   made.append(chips);
+  made.classList.add("wide");
   return made;
 }
 
