@@ -11,6 +11,7 @@ from mirrormq.admin.ages import Ages
 from mirrormq.admin.errors import bad_request, key_missing, missing, not_found
 from mirrormq.admin.mirrors import Mirrors, Unmirrored
 from mirrormq.admin.rates import Rates
+from mirrormq.admin.row_cache import RowCache
 from mirrormq.broker.broker import Broker
 from mirrormq.broker.vhost import VirtualHost
 from mirrormq.node.runtime import Runtime
@@ -38,6 +39,7 @@ class State:
         self.rates = rates
         self.mirrors: Mirrors = Unmirrored(runtime.broker)
         self.ages = Ages()
+        self.row_cache = RowCache()
 
 
 class Call:
