@@ -15,6 +15,7 @@ from mirrormq.admin.rates import Rates
 from mirrormq.admin.ring_office import RingOffice
 from mirrormq.admin.ring_view import RingView
 from mirrormq.admin.sessions import Logins
+from mirrormq.admin.row_cache import RowCache
 from mirrormq.broker.broker import Broker
 from mirrormq.broker.vhost import VirtualHost
 from mirrormq.node.runtime import Runtime
@@ -46,6 +47,7 @@ class State:
         self.mirrors: Mirrors = office
         self.ages = Ages()
         self.meter = Meter()
+        self.row_cache = RowCache()
 
 
 class Call:
