@@ -90,7 +90,7 @@ def standalone(directory: Path) -> Iterator[str]:
             with log.open("wb") as out:
                 started.append(subprocess.Popen([home / "bin" / "spark-class", *words], stdout=out, stderr=out, env=settings))
             wanted = "I have been elected leader" if name == "master" else "Successfully registered with master"
-            eventually(lambda log=log, wanted=wanted: wanted in log.read_text(), within=60)
+            eventually(lambda log=log, wanted=wanted: wanted in log.read_text(), within=240)
         yield master
     finally:
         for process in started:

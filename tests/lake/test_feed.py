@@ -191,6 +191,7 @@ def test_a_lake_mirror_outlives_a_restart_and_shows_its_lag(tmp_path: Path) -> N
         node.restart()
         [shown] = node.api("GET", "/api/queues")
         assert shown["lake_mirrors"] == [{"name": "lake", "acknowledged": 39, "lag": feed.end - 40, "state": "active"}]
+        assert node.api("GET", "/api/definitions")["parameters"] == node.api("GET", "/api/parameters") == []
         client.put_mirror("lake", lease=0)
         eventually(lambda: node.api("GET", "/api/queues")[0]["lake_mirrors"][0]["state"] == "expired")
         client.delete_mirror("lake")

@@ -1,6 +1,6 @@
 """Rows a second from a queue into a table: the lake mirror, beside what people do today, a pika consumer that writes Parquet.
 
-    PYTHONPATH=src:tests python bench/lake.py [MESSAGES]
+    PYTHONPATH=src:tests python bench/lake_rows.py [MESSAGES]
 
 All on one machine, one after the other, in the same run: a node, a queue of persistent messages of 200 bytes. The mirror's Spark
 session is warm: a first sync of another queue has been made. The no-op sink tells what the source itself gives, on one core.
