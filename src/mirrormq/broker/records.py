@@ -270,7 +270,7 @@ class Records:
         queue.exclusive = record["exclusive"]
         queue.keeps_record = (record["durable"] or view is not None) and not record["exclusive"]
         name_policies(queue, policy, operator)
-        vhost.queues[name] = queue
+        vhost.put_queue(queue)
         queue.touch()
         if not queue.is_away:
             broker.forwarding.queue_here(queue)
@@ -350,7 +350,7 @@ class Records:
 def remove_queue(broker: Broker, vhost: VirtualHost, queue: Queue) -> list[Exchange]:
     """A queue is gone: its bindings and messages go, its consumers are told. Returns the exchanges that led to it."""
     queue.is_deleted = True
-    vhost.queues.pop(queue.name, None)
+    vhost.forget_queue(queue)
     if not queue.is_away:
         broker.queues_by_log.pop(queue.log_id, None)
     sources = vhost.unbind_everywhere(queue)

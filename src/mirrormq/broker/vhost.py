@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from mirrormq.broker.bindings import Destination
+from mirrormq.broker.copies import Copies
 from mirrormq.broker.exchange import Exchange, predeclared
 from mirrormq.broker.queue import Queue
 from mirrormq.wire.errors import NotFound
@@ -17,6 +18,7 @@ class VirtualHost:
         self.limits: dict[str, int] = {}
         self.exchanges: dict[str, Exchange] = {exchange.name: exchange for exchange in predeclared(name)}
         self.queues: dict[str, Queue] = {}
+        self.copies: Copies = Copies()
         self.sources: dict[Destination, dict[Exchange, None]] = {}      # which exchanges are bound to a destination
 
     def exchange(self, name: str) -> Exchange:
@@ -30,6 +32,14 @@ class VirtualHost:
         if found is None:
             raise NotFound(f"no queue '{name}' in vhost '{self.name}'")
         return found
+
+    def put_queue(self, queue: Queue) -> None:
+        self.queues[queue.name] = queue
+        self.copies.add(queue.name, queue.arguments)
+
+    def forget_queue(self, queue: Queue) -> None:
+        if self.queues.pop(queue.name, None) is not None:
+            self.copies.remove(queue.name, queue.arguments)
 
     def bind(self, source: Exchange, destination: Destination, routing_key: str, arguments: Table) -> bool:
         is_new = source.bind(destination, routing_key, arguments)
