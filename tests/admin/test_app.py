@@ -5,30 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from cluster.copies import until
 from compat.support import free_port
 from mirrormq.admin.app import RUNNING, STARTING, STOPPED, App, GivenUp
 from mirrormq.cluster.coordination import Put, open_coordination
 from mirrormq.node.config import NodeConfig, load_config
 from mirrormq.node.runtime import Runtime
 
-PATIENCE = 20.0
-
 
 def config(directory: Path, **options: object) -> NodeConfig:
     given = {"data_dir": directory / "data", "node_name": "a@localhost", "port": free_port(), "http_port": free_port(),
              "link_port": free_port(), "coordination": f"sqlite:{directory / 'store.db'}"}
     return load_config(None, {}, given | options)
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not holds():
-            await asyncio.sleep(0.01)
 
 
 def is_open(port: int) -> bool:

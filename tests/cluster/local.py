@@ -202,8 +202,7 @@ class LocalCluster:
             status, told = self.ask(node, "GET", "/api/cluster")
         except (OSError, http.client.HTTPException):
             return []
-        return [name for name in told["running"] if name not in told["partitions"].get(self.name(node), [])] \
-            if status == 200 else []
+        return [name for name in told["running"] if name in told["linked"]] if status == 200 else []
 
     def await_all(self, nodes: Sequence[int | str] | None = None, within: float = PATIENCE) -> None:
         """Until these nodes, or all, see each other and nobody else."""

@@ -50,7 +50,7 @@ class Door:
         runtime = self._app.runtime
         if runtime is None:
             return ""
-        host = runtime.config.link_host
+        host = runtime.cluster.link_host
         return f"{'127.0.0.1' if host in ('', '0.0.0.0', '::') else host}:{runtime.cluster.links.port}"
 
     async def close(self) -> None:

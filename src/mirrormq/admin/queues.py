@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Final
 
@@ -15,6 +16,8 @@ from mirrormq.admin.values import to_table
 from mirrormq.broker.forward.away import AwayQueue
 from mirrormq.broker.ops_queue import check_deletable
 from mirrormq.broker.queue import Queue
+from mirrormq.broker.stability import Barrier
+from mirrormq.broker.stopping import out_of_service, stop_queue
 from mirrormq.node.patience import StoreUnheard
 from mirrormq.wire.errors import AMQPError
 from mirrormq.wire.methods import Method, QueueDeclare, QueueDelete, QueuePurge
@@ -121,9 +124,32 @@ async def _delete_here(state: State, queue: Queue, conditions: Mapping[str, bool
 
 
 async def _purge_here(state: State, queue: Queue, _: Mapping[str, bool]) -> Json:
-    queue.purge()
-    state.runtime.schedule()
-    return {"status": 204}
+    purged = Stable()
+    try:
+        queue.purge()
+    except Exception as fault:  # noqa: BLE001 - whatever is wrong with the queue, it is the queue that is out of service
+        stop_queue(state.broker, queue, fault)
+        purged.is_lost = True
+        purged.passed()
+    else:
+        queue.wait_for_chunk(purged)
+        state.runtime.schedule()
+    if await purged.future:
+        return {"status": 204}
+    refusal = from_broker(out_of_service(queue))
+    return {"status": refusal.status, "error": refusal.error, "reason": refusal.reason}
+
+
+class Stable(Barrier):
+    """Tells whether what it waits for has become stable."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+    def passed(self) -> None:
+        if not self.future.done():
+            self.future.set_result(not self.is_lost)
 
 
 DEEDS: Final = {"delete": _delete_here, "purge": _purge_here}

@@ -44,8 +44,8 @@ def _address(broker: Broker) -> str:
 
 
 def node_of(key: str) -> str:
-    """The node that a reply address leads to. The token before its name has no dots."""
-    return key[len(DIRECT_REPLY) + 1:].partition(".")[2]
+    """The node that a reply address leads to, if it is one. The token before its name has no dots."""
+    return key[len(DIRECT_REPLY) + 1:].partition(".")[2] if key.startswith(DIRECT_REPLY + ".") else ""
 
 
 def readdress(channel: Channel, info: ContentInfo, content: bytes) -> bytes:

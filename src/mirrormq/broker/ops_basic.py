@@ -221,6 +221,8 @@ def on_flow(channel: Channel, method: ChannelFlow) -> None:
 
 
 def on_close(channel: Channel, method: ChannelClose) -> None:
+    if away.take_leave(channel, method):
+        return
     broker = channel.connection.broker
     before = broker.journal.written
     if not channel.is_released:

@@ -117,6 +117,9 @@ def _declare_passively(channel: Channel, method: QueueDeclare) -> None:
     if name in channel.connection.broker.reply_channels:
         _answer(channel, method, name, 0, 1)
         return
+    requester = direct_reply.node_of(name)
+    if requester and channel.connection.broker.forwarding.probe(requester, channel, method):
+        return
     queue = vhost_of(channel).queue(name)
     check_owner(queue, channel.connection)
     if queue.is_away:

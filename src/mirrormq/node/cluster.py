@@ -23,7 +23,7 @@ from mirrormq.cluster.keepsake import Keepsake
 from mirrormq.cluster.link import BULK, CONTROL, RING, WORK, Frame, Identity
 from mirrormq.cluster.membership import NODE, Membership, NodeInfo, touch
 from mirrormq.cluster.replica import Replica
-from mirrormq.node.cluster_store import open_store, spec_of
+from mirrormq.node.cluster_store import link_addresses, open_store, spec_of
 from mirrormq.node.config import NodeConfig
 from mirrormq.node.everyone import Everyone
 from mirrormq.node.links import Links, Peer
@@ -72,6 +72,7 @@ class Cluster:
         self._everyone = Everyone(lambda: (neighbour.applied for neighbour in self.neighbours.values()))
         self._is_stopping = False
         self._is_member = False
+        self.link_host = ""
         self._is_linking = False
         self._opened = AsyncExitStack()
 
@@ -113,6 +114,7 @@ class Cluster:
         """Follow the store, link to the others, and be seen by them."""
         config = self.config
         keepsake = self.membership.keepsake
+        self.link_host, advertised = link_addresses(config, keepsake)
         self.spawn(self.replica.follow(), "following the store", is_vital=True)
         self.spawn(self.replica.propose(self._everyone.until), "proposing to the store", is_vital=True)
         self.spawn(self.replica.insist(), "insisting", is_vital=True)
@@ -122,18 +124,18 @@ class Cluster:
         self._opened.push_async_callback(self.links.stop)
         self._is_linking = True
         await self._listen()
-        await self.membership.announce(config.advertised_host, config.advertised_port or self.links.port, about)
+        await self.membership.announce(advertised, config.advertised_port or self.links.port, about)
         self._members_changed()
 
     async def _listen(self) -> None:
         config = self.config
         try:
-            await self.links.start(config.link_host, config.link_port)
+            await self.links.start(self.link_host, config.link_port)
         except OSError as fault:
             if config.link_port_is_fixed:
-                raise LinkPortTaken(f"cannot listen for other nodes at {config.link_host or '*'}:{config.link_port} "
+                raise LinkPortTaken(f"cannot listen for other nodes at {self.link_host or '*'}:{config.link_port} "
                                     f"({fault.strerror or fault}): choose another port with --link-port") from fault
-            await self.links.start(config.link_host, 0)
+            await self.links.start(self.link_host, 0)
 
     def _secret(self) -> bytes:
         return shared_secret(self.config.secret_file)
@@ -192,7 +194,7 @@ class Cluster:
 
     def address(self) -> tuple[str, int] | None:
         """Where other nodes are listened for."""
-        return (self.config.link_host or "::", self.links.port) if self._is_linking else None
+        return (self.link_host or "::", self.links.port) if self._is_linking else None
 
     def parted(self) -> list[str]:
         """Nodes that are up, as the store knows, and that this node cannot reach."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 from mirrormq.cluster.coordination import Coordination, open_coordination
 from mirrormq.cluster.keepsake import Keepsake
 from mirrormq.node.config import NodeConfig
 from mirrormq.node.directory import STORE
+
+LOOPBACK: Final = "127.0.0.1"
 
 
 def spec_of(config: NodeConfig, keepsake: Keepsake) -> str:
@@ -15,6 +18,15 @@ def spec_of(config: NodeConfig, keepsake: Keepsake) -> str:
     spec = keepsake.coordination or config.coordination or f"sqlite:{config.data_dir / STORE}"
     kind, _, rest = spec.partition(":")
     return f"sqlite:{Path(rest).resolve()}" if kind == "sqlite" else spec
+
+
+def link_addresses(config: NodeConfig, keepsake: Keepsake) -> tuple[str, str]:
+    """Where to listen for other nodes, and where they reach this one. Nodes that share a file are on one machine; others, also
+    those that have joined by a command, are found by the host in their names."""
+    is_remote = spec_of(config, keepsake).startswith("etcd:")
+    host = config.node_name.partition("@")[2] if is_remote else LOOPBACK
+    listen = ("" if is_remote else LOOPBACK) if config.link_host is None else config.link_host
+    return listen, config.advertised_host or host
 
 
 def own_file(config: NodeConfig, keepsake: Keepsake) -> Path | None:

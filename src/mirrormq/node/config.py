@@ -159,10 +159,10 @@ class NodeConfig:
     log_levels: Mapping[str, str] = field(default_factory=dict)
 
     coordination: str = ""
-    link_host: str = ""
+    link_host: str | None = None            # None, and no advertised host: as the store that the node has asks for it
     link_port: int = 25_672
     link_port_is_fixed: bool = False        # if it was only guessed, any other free port will do
-    advertised_host: str = "127.0.0.1"
+    advertised_host: str = ""
     advertised_port: int = 0                # where others reach the link port, if not at its own number
     secret_file: Path | None = None
     cluster_name: str = ""
@@ -291,7 +291,7 @@ def _set_identity(fields: dict[str, Any], env: Mapping[str, str]) -> None:
 
 
 def _set_cluster(fields: dict[str, Any]) -> None:
-    """Links listen 20,000 above AMQP, as RabbitMQ's do. Nodes that share a file are on one machine; others go by their host."""
+    """Links listen 20,000 above AMQP, as RabbitMQ's do."""
     listeners: tuple[Listener, ...] = fields.get("tcp_listeners", (Listener("", 5672),))
     port = listeners[0].port if listeners else 5672
     fields["link_port_is_fixed"] = "link_port" in fields
@@ -300,10 +300,6 @@ def _set_cluster(fields: dict[str, Any]) -> None:
     if endpoints and fields.get("peer_discovery_backend", "").endswith("etcd"):
         named = [endpoint if "://" in endpoint else f"http://{endpoint}" for endpoint in endpoints]
         fields.setdefault("coordination", "etcd:" + ",".join(named))
-    is_remote = fields.get("coordination", "").startswith("etcd:")
-    if is_remote:
-        fields.setdefault("advertised_host", fields["node_name"].partition("@")[2])
-    fields.setdefault("link_host", "" if is_remote else "127.0.0.1")
 
 
 def _default_base(env: Mapping[str, str]) -> Path:

@@ -36,7 +36,7 @@ async def revive(runtime: Runtime) -> None:
 
 async def introduce(runtime: Runtime) -> None:
     """Tell the other nodes where this one listens, now that it does."""
-    listeners = [*runtime.addresses, ("clustering", runtime.config.link_host or "::", runtime.cluster.links.port)]
+    listeners = [*runtime.addresses, ("clustering", runtime.cluster.link_host or "::", runtime.cluster.links.port)]
     await _tell(runtime, listeners=listeners)
 
 

@@ -82,7 +82,7 @@ class Mirroring(RingHost):
                                 saved=None if recovered is None else recovered.since)
 
     def run(self) -> None:
-        self._cluster.spawn(self._propose(), "proposing views")
+        self._cluster.spawn(self._propose(), "proposing views", is_vital=True)
         self._cluster.spawn(self._watch_store(), "minding the store")
         self._cluster.spawn(self.audit.write(), "writing down who leads")
         self.look_again()

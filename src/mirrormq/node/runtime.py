@@ -103,7 +103,7 @@ class Runtime:
         self.cluster.on_members = self.mirroring.look_again
         await self.cluster.run(self._about())
         self.mirroring.run()
-        self.cluster.spawn(self.partition.watch(), "minding partitions")
+        self.cluster.spawn(self.partition.watch(), "minding partitions", is_vital=True)
         if self.config.cluster_rebalance == "timer":
             self.cluster.spawn(mirror_keys.rebalance_by_timer(self), "spreading leads")
         self.schedule()

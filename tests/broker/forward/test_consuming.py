@@ -168,7 +168,7 @@ def test_an_auto_delete_queue_goes_with_its_last_consumer_on_another_node() -> N
     cluster, home, away = two()
     home.ask(QueueDeclare("fleeting", auto_delete=True))
     away.ask(BasicConsume("fleeting", "t"))
-    assert methods(away.ask(BasicCancel("t")), BasicCancelOk)
+    assert methods(away.ask(BasicCancel("t"))) == [BasicCancelOk("t")]
     assert all("fleeting" not in node.broker.vhosts["/"].queues for node in cluster.nodes.values())
 
 
@@ -242,3 +242,28 @@ def test_two_clients_of_a_node_consume_from_one_queue_beside_gets() -> None:
     away.ask(BasicAck(1))
     other.ask(BasicAck(4, multiple=True))
     assert cluster.nodes["a"].queue("q").held == 4
+
+
+def test_a_channel_closes_when_the_auto_delete_queue_of_its_last_consumer_elsewhere_is_gone() -> None:
+    cluster, home, away = two()
+    home.ask(QueueDeclare("fleeting", auto_delete=True), QueueDeclare("other", auto_delete=True))
+    away.ask(BasicConsume("fleeting", "x"), BasicConsume("other", "y"))
+    away.say(ChannelClose(200, "", 0, 0))
+    for _ in range(20):
+        for name in cluster.nodes:
+            cluster.turn(name)
+        for pair in list(cluster.ports):
+            cluster.carry(*pair)
+    assert methods(away.heard(rest=False)) == []
+    assert [type(method) for method in methods(away.heard())] == [ChannelCloseOk]
+    assert set(cluster.nodes["b"].broker.vhosts["/"].queues) == {"q"}
+
+
+def test_a_channel_closes_though_the_home_of_its_consumer_is_cut_off() -> None:
+    cluster, home, away = two()
+    home.ask(QueueDeclare("fleeting", auto_delete=True))
+    away.ask(BasicConsume("fleeting", "x"))
+    away.say(ChannelClose(200, "", 0, 0))
+    cluster.turn("b")
+    cluster.cut("a", "b")
+    assert [type(method) for method in methods(away.heard())] == [ChannelCloseOk]

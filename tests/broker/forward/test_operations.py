@@ -187,3 +187,33 @@ def test_properties_survive_the_way() -> None:
     assert message is not None
     assert decode_properties(message.info.properties, 0) == given
     assert message.expires == cluster.nodes["a"].broker.now + 60000
+
+
+def reply_key(cluster: Cluster, asker: Client) -> str:
+    asker.ask(BasicConsume("amq.rabbitmq.reply-to", "r", no_ack=True))
+    asker.publish("q", b"ask", properties=Properties(reply_to="amq.rabbitmq.reply-to"))
+    cluster.rest()
+    held = cluster.nodes["a"].queue("q").backlog.head()
+    assert held is not None
+    key = decode_properties(held.info.properties, 0).reply_to
+    assert key is not None
+    return key
+
+
+def test_whether_a_requester_on_another_node_is_there_can_be_asked() -> None:
+    cluster, home, away = two()
+    key = reply_key(cluster, away)
+    assert methods(home.ask(QueueDeclare(key, passive=True))) == [QueueDeclareOk(key, 0, 1)]
+    away.ask(BasicCancel("r"))
+    [closed] = methods(home.ask(QueueDeclare(key, passive=True)), ChannelClose)
+    assert isinstance(closed, ChannelClose)
+    assert (closed.reply_code, closed.reply_text) == (404, f"NOT_FOUND - no queue '{key}' in vhost '/'")
+
+
+def test_a_requester_whose_node_is_lost_is_not_there() -> None:
+    cluster, home, away = two()
+    key = reply_key(cluster, away)
+    home.say(QueueDeclare(key, passive=True))
+    cluster.cut("a", "b")
+    home.say(QueueDeclare(key, passive=True), channel=2)
+    assert [(each.channel, type(each.method)) for each in home.heard()] == [(1, ChannelClose), (2, ChannelClose)]

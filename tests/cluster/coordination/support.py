@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from mirrormq.cluster.coordination import (
     Changes,
     Coordination,
     CoordinationError,
+    Outcome,
     Put,
     Reset,
     Transaction,
@@ -88,6 +89,10 @@ async def put(store: Coordination, key: str, value: str = "", lease: int = 0) ->
     outcome = await store.transact([], [Put(key, value, lease)])
     assert outcome.succeeded
     return outcome.revision
+
+
+def all_held(outcomes: Sequence[Outcome | CoordinationError]) -> bool:
+    return all(not isinstance(outcome, CoordinationError) and outcome.succeeded for outcome in outcomes)
 
 
 async def put_many(store: Coordination, prefix: str, count: int, value: str = "") -> int:

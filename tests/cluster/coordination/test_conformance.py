@@ -12,7 +12,6 @@ from mirrormq.cluster.coordination import (
     MAX_WRITES,
     Absent,
     BadTransaction,
-    Batcher,
     Closed,
     Coordination,
     CoordinationError,
@@ -30,7 +29,7 @@ from mirrormq.cluster.coordination import (
 )
 
 from .conftest import Backend, Open
-from .support import Copy, changed, following, put, put_many, values
+from .support import Copy, all_held, changed, following, put, put_many, values
 
 
 async def test_what_was_put_is_read_with_its_revision(store: Coordination) -> None:
@@ -318,33 +317,34 @@ async def test_a_batch_has_an_outcome_for_each(store: Coordination) -> None:
 
 
 async def test_proposals_for_the_same_key_keep_their_order(store: Coordination) -> None:
-    batcher = Batcher(store)
     await put(store, "counter", "0")
-    futures = []
-    for number in range(300):
-        futures.append(batcher.submit([ValueIs("counter", str(number))], [Put("counter", str(number + 1))]))
-        futures.append(batcher.submit([Absent(f"side/{number}")], [Put(f"side/{number}", "")]))
-        if number % 100 == 99:
-            futures.append(batcher.submit([Present(f"side/{number}")], [DeletePrefix("side/")]))
-    assert all(outcome.succeeded for outcome in await asyncio.gather(*futures))
+    for start in range(0, 300, 100):
+        transactions = []
+        for number in range(start, start + 100):
+            transactions.append(Transaction([ValueIs("counter", str(number))], [Put("counter", str(number + 1))]))
+            transactions.append(Transaction([Absent(f"side/{number}")], [Put(f"side/{number}", "")]))
+        transactions.append(Transaction([Present(f"side/{start + 99}")], [DeletePrefix("side/")]))
+        assert all_held(await store.transact_many(transactions))
     assert {key: item.value for key, item in (await store.read("")).items.items()} == {"counter": "300"}
-    await batcher.close()
-    with pytest.raises(Closed):
-        await batcher.submit([], [])
 
 
 async def test_thirty_thousand_keys(opened: Open) -> None:
     store, other = await opened(), await opened()
-    batcher = Batcher(store)
     value = "x" * 300
     async with aclosing(other.watch("q/", (await store.read("")).revision)) as watch:
-        futures = [batcher.submit([Absent(f"q/{number}")], [Put(f"q/{number}", value)]) for number in range(30_000)]
+        writing = asyncio.create_task(_write_all(store, [f"q/{number}" for number in range(30_000)], value))
         copy = Copy()
         async with asyncio.timeout(100):
             while len(copy.values) < 30_000:
                 copy.take(await anext(watch))
-        assert all(outcome.succeeded for outcome in await asyncio.gather(*futures))
+        await writing
     assert copy.resets == 0
     snapshot = await other.read("")
     assert len(snapshot.items) == 30_000
     assert all(item.value == value for item in snapshot.items.values())
+
+
+async def _write_all(store: Coordination, keys: list[str], value: str) -> None:
+    for start in range(0, len(keys), 1000):
+        wanted = [Transaction([Absent(key)], [Put(key, value)]) for key in keys[start : start + 1000]]
+        assert all_held(await store.transact_many(wanted))

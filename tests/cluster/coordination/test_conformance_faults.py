@@ -9,10 +9,10 @@ from contextlib import aclosing
 
 import pytest
 
-from mirrormq.cluster.coordination import Batcher, Coordination, OutcomeUnknown, Put, Unreachable
+from mirrormq.cluster.coordination import Coordination, OutcomeUnknown, Put, Transaction, Unreachable
 
 from .conftest import Backend, Open
-from .support import Child, Copy, changed, eventually, following, put, values
+from .support import Child, Copy, all_held, changed, eventually, following, put, values
 
 pytestmark = pytest.mark.live
 
@@ -66,9 +66,7 @@ async def test_a_frozen_watcher_harms_nobody_and_misses_nothing(backend: Backend
     watcher = children("watch", backend.spec, "p/")
     watcher.expect("ready")
     watcher.freeze()
-    batcher = Batcher(store)
-    outcomes = await asyncio.gather(*(batcher.submit([], [Put("p/key", str(number))]) for number in range(500)))
-    assert all(outcome.succeeded for outcome in outcomes)
+    assert all_held(await store.transact_many([Transaction([], [Put("p/key", str(number))]) for number in range(500)]))
     watcher.thaw()
     told: list[list[str]] = []
     while len(told) < 500:
@@ -117,12 +115,10 @@ async def test_a_client_that_asks_nothing_notices_the_return(backend: Backend, o
 
 async def test_a_batch_ends_in_time_when_the_store_is_away(backend: Backend, store: Coordination) -> None:
     await put(store, "key", "0")
-    batcher = Batcher(store)
     backend.begin_outage()
-    futures = [batcher.submit([], [Put("key", str(number))]) for number in range(20)]
     async with asyncio.timeout(PROMPT):
-        outcomes = await asyncio.gather(*futures, return_exceptions=True)
+        outcomes = await store.transact_many([Transaction([], [Put("key", str(number))]) for number in range(20)])
     assert all(isinstance(outcome, Unreachable | OutcomeUnknown) for outcome in outcomes)
     backend.end_outage()
     await asyncio.wait_for(store.reachability.wait_reachable(), 20)
-    assert (await batcher.submit([], [Put("key", "new")])).succeeded
+    assert (await store.transact([], [Put("key", "new")])).succeeded

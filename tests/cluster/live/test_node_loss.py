@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pika
 import pytest
-from pika.exceptions import AMQPError, ChannelClosedByBroker, NackError
+from pika.exceptions import AMQPError, ChannelClosedByBroker, NackError, UnroutableError
 
 from compat.support import eventually
 
@@ -123,3 +123,33 @@ def test_a_frozen_node_holds_up_no_one_and_is_back_by_itself(nodes: Nodes) -> No
     back = connect(nodes[2]).channel()
     assert back.queue_declare("busy", passive=True).method.message_count == 50
     assert back.queue_declare("meanwhile", passive=True).method.message_count == 0
+
+
+def test_publishes_to_a_transient_queue_of_a_node_that_lost_its_lease_are_refused(nodes: Nodes) -> None:
+    home, here = connect(nodes[2]), connect(nodes[1])
+    own = home.channel()
+    own.exchange_declare("topics", "topic", durable=True)
+    own.queue_declare("passing", durable=False)
+    for number in range(150):
+        own.queue_bind("passing", "topics", f"k{number}")
+    channel = here.channel()
+    channel.confirm_delivery()
+    nodes[2].freeze()
+    with pytest.raises(NackError):
+        channel.basic_publish("topics", "k149", b"refused")
+    nodes[2].thaw()
+    eventually(lambda: exists(nodes[1], "passing"), within=30)
+    eventually(lambda: _is_routed(nodes[1], "k149"), within=30)
+
+
+def _is_routed(node: Node, key: str) -> bool:
+    connection = connect(node)
+    channel = connection.channel()
+    channel.confirm_delivery()
+    try:
+        channel.basic_publish("topics", key, b"taken", mandatory=True)
+    except (UnroutableError, NackError):
+        return False
+    finally:
+        connection.close()
+    return True

@@ -17,6 +17,7 @@ Work, from the clients' node to a queue's home::
               request i64, log i64, flags u8
     REPLY     key text, address length u16, size u32, content length u32, address, content
     LEAVE     channel i64
+    PROBE     request i64, key of a reply address as text
 
 Answers, from a queue's home::
 
@@ -24,6 +25,7 @@ Answers, from a queue's home::
     DELIVER   (consumer u32, tag i64, flags u8, message) for each
     ANSWER    request i64, code u16 (0: done), then what the request asked for, or the text of the error
     CANCELLED consumer u32
+    PROBED    request i64, whether there is such a channel u8
 
 A message is address length u16 (SAME: as the message before), size u32, content length u32, address, content.
 """
@@ -45,10 +47,12 @@ INSPECT: Final = 10
 FENCE: Final = 11
 REPLY: Final = 12
 LEAVE: Final = 13
+PROBE: Final = 14
 CONFIRM: Final = 32
 DELIVER: Final = 33
 ANSWER: Final = 34
 CANCELLED: Final = 35
+PROBED: Final = 36
 
 RUN: Final = Struct("<qqqqI")
 RUN_SIZE: Final = 36

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from mirrormq.broker.forward.codec import ANSWER, CANCELLED, CONFIRM, DELIVER, REPLY, encode_message, encode_text
+from mirrormq.broker.forward.codec import ANSWER, CANCELLED, CONFIRM, DELIVER, PROBED, REPLY, encode_message, encode_text
 from mirrormq.broker.forward.embassy import Embassy
 from mirrormq.broker.forward.guests import GuestConnection
 from mirrormq.broker.forward.loop import LoopGuests, LoopPort
+from mirrormq.broker.forward.probes import Probe, Probes
 from mirrormq.broker.forward.reception import Reception
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from mirrormq.broker.forward.port import PeerPort
     from mirrormq.broker.message import Message
     from mirrormq.broker.queue import Queue
+    from mirrormq.wire.methods import QueueDeclare
 
 DELETED_KEPT: Final = 10_000        # ids of deleted queues, for work that was on its way to them
 REPLIES_WAITING: Final = 4 << 20    # octets in the link beyond which replies are dropped
@@ -36,6 +38,7 @@ class Forwarding:
         self.congested: Embassy | None = None       # whom the frames in hand published too much to
         self.deleted: dict[int, None] = {}
         self.publishers: dict[str, int] = {}        # the publisher that each node was last
+        self.probes: Probes = Probes()
         self.last_id: i64 = 0
         self.last_consumer: i64 = 0
         self.own_publisher: i64 = 0
@@ -108,6 +111,7 @@ class Forwarding:
         embassy = self.embassies.get(name)
         if embassy is not None and embassy.port is not None:
             embassy.close()
+        self.probes.node_lost(name)
         self.broker.schedule()
 
     def node_gone(self, name: str) -> None:
@@ -146,6 +150,8 @@ class Forwarding:
             embassy.answered(payload)
         elif kind == CANCELLED:
             embassy.cancelled(payload)
+        elif kind == PROBED:
+            self.probes.answered(payload)
 
     def drained(self, name: str) -> None:
         """The link takes more again."""
@@ -221,6 +227,15 @@ class Forwarding:
             return False
         if port.waiting() < REPLIES_WAITING:        # else it is dropped, as for a requester that does not read
             port.send(REPLY, encode_text(key) + encode_message(message.address, message.content, message.size))
+        return True
+
+    def probe(self, node: str, channel: Channel, method: QueueDeclare) -> bool:
+        """Ask another node whether a reply address leads to a channel there; False if it cannot be asked."""
+        embassy = self.embassies.get(node)
+        port = None if embassy is None else embassy.port
+        if port is None:
+            return False
+        self.probes.ask(self.next_id(), port, Probe(node, channel, method))
         return True
 
     def mind_congestion(self, connection: Connection) -> None:

@@ -15,7 +15,7 @@ from mirrormq.broker.forward.requests import (
     Request,
 )
 from mirrormq.broker.queue import Queue
-from mirrormq.wire.methods import BasicCancel, BasicConsume, BasicGet, QueueDeclare, QueueDelete, QueuePurge
+from mirrormq.wire.methods import BasicCancel, BasicConsume, BasicGet, ChannelClose, QueueDeclare, QueueDelete, QueuePurge
 
 
 def _ask(channel: Channel, queue: AwayQueue, request: Request) -> None:
@@ -44,12 +44,26 @@ def consume(channel: Channel, method: BasicConsume, tag: str, found: Queue, prio
 def cancel(channel: Channel, method: BasicCancel, found: Consumer) -> None:
     assert isinstance(found, AwayConsumer)
     request = CancelRequest(found, no_wait=method.no_wait)
-    embassy = found.away.embassy
-    if embassy.port is None:
+    if found.away.embassy.port is None:
         request.cut_off()               # without a session its home knows no such consumer
     else:
-        channel.suspend()
-        embassy.ask(request)
+        _say_goodbye(channel, found, request)
+
+
+def _say_goodbye(channel: Channel, consumer: AwayConsumer, request: CancelRequest) -> None:
+    """What is under way to it still comes; that the queue may go without it is nothing that it must be told."""
+    consumer.away.forget_consumer(consumer)
+    channel.suspend()
+    consumer.away.embassy.ask(request)
+
+
+def take_leave(channel: Channel, method: ChannelClose) -> bool:
+    """Auto-delete queues elsewhere go with a channel that has their last consumer, before close-ok. False if there are none."""
+    for consumer in channel.consumers.values():
+        if isinstance(consumer, AwayConsumer) and consumer.away.auto_delete and consumer.away.embassy.port is not None:
+            _say_goodbye(channel, consumer, CancelRequest(consumer, no_wait=True, then=method))
+            return True
+    return False
 
 
 def get(channel: Channel, method: BasicGet, found: Queue) -> None:

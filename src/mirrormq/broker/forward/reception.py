@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
+from mirrormq.broker.forward import probes
 from mirrormq.broker.forward.answers import AnswerBarrier, GuestGet
 from mirrormq.broker.forward.codec import (
     ACKED,
@@ -38,6 +39,7 @@ from mirrormq.broker.forward.codec import (
     INSPECT,
     LEAVE,
     NO_ACK,
+    PROBE,
     PUBLISH,
     PURGE,
     QOS,
@@ -106,6 +108,8 @@ class Reception:
             self._leave(ID.unpack_from(payload, 0)[0])
         elif kind == REPLY:
             self._reply(payload)
+        elif kind == PROBE:
+            self._probe(payload)
         else:
             if kind == CONSUME:
                 self._expect(payload)
@@ -365,6 +369,11 @@ class Reception:
             address, content, size = decode_message(payload, at)
             info = self.forwarding.broker.infos.get(properties_of(content))
             direct_reply.deliver(target, Message(content, address, info, size))
+
+    def _probe(self, payload: bytes) -> None:
+        if self.port is not None:
+            key, _ = decode_text(payload, 8)
+            probes.answer(self.port, ID.unpack_from(payload, 0)[0], is_there=key in self.forwarding.broker.reply_channels)
 
 
 def _is_consume_of(parked: Parked, consumer: int) -> bool:

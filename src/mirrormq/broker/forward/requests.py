@@ -176,12 +176,13 @@ class ConsumeRequest(Request):
 
 
 class CancelRequest(Request):
-    """Without a session there is nothing to cancel any more."""
+    """Without a session there is nothing to cancel any more. `then` is what the channel goes on with; else the client is told."""
 
-    def __init__(self, consumer: AwayConsumer, *, no_wait: bool) -> None:
+    def __init__(self, consumer: AwayConsumer, *, no_wait: bool, then: Method | None = None) -> None:
         super().__init__(CANCEL, consumer.away, consumer.channel, CANCEL_METHOD)
         self.consumer: AwayConsumer = consumer
         self.no_wait: bool = no_wait
+        self.then: Method | None = then
         self.survives = False
 
     def encode(self, id: int) -> bytes:
@@ -202,8 +203,12 @@ class CancelRequest(Request):
             queue.requeue(message)
         consumer.parked.clear()
         queue.forget_consumer(consumer)
-        consumer.channel.consumers.pop(consumer.tag, None)
-        self.reply(None if self.no_wait else BasicCancelOk(consumer.tag))
+        channel = consumer.channel
+        channel.consumers.pop(consumer.tag, None)
+        if self.then is None:
+            self.reply(None if self.no_wait else BasicCancelOk(consumer.tag))
+        elif not channel.is_gone():
+            channel.try_again(self.then)
 
     def refused(self, code: int, text: str) -> None:
         self.finish()

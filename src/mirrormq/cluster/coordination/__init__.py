@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from .batcher import Batcher
 from .errors import (
     BadTransaction,
     Closed,
@@ -43,7 +42,6 @@ __all__ = [
     "MAX_WRITES",
     "Absent",
     "BadTransaction",
-    "Batcher",
     "Change",
     "Changes",
     "Closed",
