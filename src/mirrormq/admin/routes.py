@@ -20,6 +20,7 @@ from mirrormq.admin import (
     parameters,
     permissions,
     queues,
+    undo,
     users,
     vhosts,
 )
@@ -113,6 +114,8 @@ ROUTES: Final[tuple[Route, ...]] = (
     ("DELETE", "/api/queues/{vhost}/{name}/contents", member, queues.purge_queue),
     ("POST", "/api/queues/{vhost}/{name}/actions", administrator, queues.act_on_queue),
     ("POST", "/api/queues/{vhost}/{name}/get", member, messages.get_messages),
+    ("GET", "/api/undo/{vhost}", member, undo.list_undo),
+    ("POST", "/api/undo/{vhost}/{item}", administrator, undo.undo),
     ("GET", "/api/bindings", management, bindings.list_bindings),
     ("GET", "/api/bindings/{vhost}", member, bindings.list_bindings),
     ("GET", "/api/bindings/{vhost}/e/{source}/{kind:e|q}/{destination}", member, bindings.list_between),

@@ -1,7 +1,7 @@
 """A virtual host: its exchanges, queues and bindings, and what becomes of them together."""
 from __future__ import annotations
 
-from mirrormq.broker.bindings import Destination
+from mirrormq.broker.bindings import Binding, Destination
 from mirrormq.broker.copies import Copies
 from mirrormq.broker.exchange import Exchange, predeclared
 from mirrormq.broker.queue import Queue
@@ -20,6 +20,7 @@ class VirtualHost:
         self.queues: dict[str, Queue] = {}
         self.copies: Copies = Copies()
         self.sources: dict[Destination, dict[Exchange, None]] = {}      # which exchanges are bound to a destination
+        self.unbound: list[Binding] = []        # what was unbound in this batch of changes
 
     def exchange(self, name: str) -> Exchange:
         found = self.exchanges.get(name)
@@ -49,9 +50,16 @@ class VirtualHost:
 
     def unbind(self, source: Exchange, destination: Destination, routing_key: str, arguments: Table) -> bool:
         was_there = source.unbind(destination, routing_key, arguments)
+        if was_there:
+            self.unbound.append(Binding(source, destination, routing_key, arguments))
         if was_there and not source.bindings_to(destination):
             self._forget_source(destination, source)
         return was_there
+
+    def bindings_to(self, destination: Destination) -> list[Binding]:
+        """With those that go in the same batch: the bindings of what is deleted are told before it."""
+        gone = [binding for binding in self.unbound if binding.destination is destination]
+        return gone + [binding for source in self.sources.get(destination, {}) for binding in source.bindings_to(destination)]
 
     def _forget_source(self, destination: Destination, source: Exchange) -> None:
         sources = self.sources.get(destination)

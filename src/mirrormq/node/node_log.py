@@ -18,6 +18,7 @@ from mirrormq.log.snapshot import Snapshot
 from mirrormq.log.steps import Step
 from mirrormq.log.store import Store
 from mirrormq.log.syncer import Worker
+from mirrormq.log.trail import Trail
 from mirrormq.mirror.rings import RingLog, Rings
 
 log = logging.getLogger("mirrormq")
@@ -43,6 +44,7 @@ class NodeLog(RingLog):
         self._on_busy = on_busy
         self._broker: Broker | None = None
         self._rings: Rings | None = None
+        self.graves: dict[int, Snapshot | None] = {}    # logs of deleted queues that can be had back, with their last state
         self.is_new = False                             # nothing was there when it was opened
         self._committer: Committer | None = None
         self._keeping: asyncio.Task[None] | None = None
@@ -71,6 +73,8 @@ class NodeLog(RingLog):
             queue = broker.queues_by_log.get(log_id)
             if log_id in broker.forwarding.mirrored:
                 mirrored[log_id] = found
+            elif log_id in self.graves and not found.damage:
+                self.graves[log_id] = Trail(found).snapshot()
             elif queue is None:
                 self.store.drop(log_id)
                 self.has_news = True
@@ -96,8 +100,9 @@ class NodeLog(RingLog):
         return self.store.read(log_id, index, max_bytes)
 
     def drop(self, log_id: int) -> None:
-        self.store.drop(log_id)
-        self.has_news = True
+        if log_id not in self.graves:
+            self.store.drop(log_id)
+            self.has_news = True
 
     # --- for mirrored queues --------------------------------------------------------------------------------------
 
@@ -157,7 +162,7 @@ class NodeLog(RingLog):
         if broker.active:
             broker.turn()
         queue = broker.queues_by_log.get(log_id)
-        return None if queue is None else queue.snapshot(final=False)
+        return self.graves.get(log_id) if queue is None else queue.snapshot(final=False)
 
     def trim(self) -> None:
         """From time to time: give up segments of queues from which much has gone, without waiting for the log to roll."""

@@ -34,6 +34,7 @@ from mirrormq.node.proxied_tls import HeaderProtocol
 from mirrormq.node.quarantine_room import QuarantineRoom
 from mirrormq.node.ring_orders import RingOrders
 from mirrormq.node.tls import TlsError, server_context
+from mirrormq.node.undo import Undo
 
 log = logging.getLogger("mirrormq")
 OVERDUE_EVERY = 30_000      # milliseconds between two looks for deliveries that were never acknowledged
@@ -76,6 +77,7 @@ class Runtime:
         self.mirroring = Mirroring(self)
         self.orders = RingOrders(self)
         self.quarantine = QuarantineRoom(self)
+        self.undo = Undo(self)
         self.cluster.rings = self.mirroring
         self.log.serve(self.mirroring.rings)
         self.placing = Placing(self.broker, self.cluster, config.queue_master_locator)
@@ -88,7 +90,9 @@ class Runtime:
         self.config.data_dir.mkdir(parents=True, exist_ok=True)
         configure(self.broker, self.config)
         await self.cluster.start()
+        self.undo.load()
         notes, mirrored = self.log.recover(self._loop)
+        self.undo.start()
         for note in notes:
             self.report("warning", note)
         self.mirroring.start(mirrored, is_new_disk=self.log.is_new)
@@ -198,6 +202,7 @@ class Runtime:
         await self.cluster.leave()
         await self.cluster.stop()
         await self.mirroring.stop()
+        await self.undo.close()
         await self.log.close()
         self.is_scheduled = True        # the process may go on without this runtime: no turn comes any more
 
@@ -312,6 +317,7 @@ class Runtime:
             self._trimmed_at = now
             self.log.trim()
             self.mirroring.rings.trim()
+            self.undo.tidy()
         if self.broker.dirty or self.broker.active or self.log.has_news:
             self.schedule()
         self._beat_later()
