@@ -60,7 +60,8 @@ def test_only_what_was_purged_comes_back(channel: Any, broker: Broker, vhost: st
     name = cleanup(queue=unique("orders"))
     fill(channel, name)
     first, second = get(channel, name), get(channel, name)
-    assert first is not None and second is not None
+    assert first is not None
+    assert second is not None
     channel.basic_ack(first.tag)
     channel.queue_purge(name)
     channel.basic_reject(second.tag, requeue=True)

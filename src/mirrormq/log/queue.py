@@ -112,4 +112,4 @@ class QueueLog:
     def wants(self, first: int, next_index: int) -> bool:
         """Is there an entry with first <= index < next_index that somebody may want back?"""
         wanted = self.wanted
-        return any([wanted[at] < next_index and wanted[at + 1] >= first for at in range(0, len(wanted), 2)])
+        return any(wanted[at] < next_index and wanted[at + 1] >= first for at in range(0, len(wanted), 2))
