@@ -58,10 +58,10 @@ unit-pure: $(VENV)/installed $(VENV)/tools ## Run the unit tests on the sources,
 live: $(VENV)/installed $(VENV)/tools ## Run the tests that start real server processes
 	@echo "== tests with real processes: those of clusters, and beside them the others, which are shown after them"
 	@export MIRRORMQ_VARIANT=installed; \
-	$(PYTEST) -q -p no:cacheprovider -m "live and not chaos" --ignore tests/cluster --ignore tests/node $(ARGS) \
+	$(PYTEST) -q -p no:cacheprovider -m "live and not chaos" --ignore tests/cluster --ignore tests/node --ignore tests/mirror $(ARGS) \
 	  > $(VENV)/live.log 2>&1 & others=$$!; \
 	trap 'kill $$others 2>/dev/null || true' INT TERM; \
-	failed=0; $(PYTEST) -q -m "live and not chaos" tests/cluster tests/node $(ARGS) || failed=1; \
+	failed=0; $(PYTEST) -q -m "live and not chaos" tests/cluster tests/node tests/mirror $(ARGS) || failed=1; \
 	wait $$others || failed=1; cat $(VENV)/live.log; exit $$failed
 
 sim: $(VENV)/installed $(VENV)/tools ## Simulate clusters under faults, SEEDS=n of them

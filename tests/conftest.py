@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-LIVE = ("clients", "compat", "live")
-LIVE_PARTS = (("cluster", "live"), ("cluster", "coordination"))
+LIVE = ("clients", "compat", "live", "page")
+LIVE_PARTS = (("cluster", "live"), ("cluster", "coordination"), ("mirror", "live"))
 os.environ.setdefault("MIRRORMQ_COOKIE", secrets.token_hex(16))     # nodes that tests start share it, and no file is made
 
 # The machines that run the tests are shared: a slow moment is no finding.

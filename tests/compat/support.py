@@ -8,8 +8,10 @@ another broker whose management API listens on its AMQP port plus 10000; what ne
 from __future__ import annotations
 
 import base64
+import contextlib
 import json as jsonlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -91,9 +93,12 @@ def own_queue(channel: Any, exchange: str, *keys: str, arguments: dict[str, Any]
 
 
 def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
+    """Below those that the kernel gives to outgoing connections: one of these could take it before the server does."""
+    while True:
+        port = random.randrange(10_000, 32_000)
+        with contextlib.suppress(OSError), socket.socket() as listener:
+            listener.bind(("0.0.0.0", port))
+            return port
 
 
 class Broker:

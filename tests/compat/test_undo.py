@@ -118,7 +118,7 @@ def test_a_purge_before_a_deletion_can_be_undone_after_it(channel: Any, broker: 
     was = fill(channel, name)
     channel.queue_purge(name)
     channel.queue_delete(name)
-    purge, deletion = items(broker, vhost, name)
+    deletion, purge = items(broker, vhost, name)
     with pytest.raises(ApiError, match="undo its deletion first"):
         undo(broker, vhost, purge)
     assert undo(broker, vhost, deletion) == 0

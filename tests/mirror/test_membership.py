@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mirror.support import Cluster, three
-from mirrormq.mirror.deadlines import FORCE_AFTER, HANDOVER_LIMIT
+from mirrormq.mirror.deadlines import ALONE, FORCE_AFTER, HANDOVER_LIMIT
 from mirrormq.mirror.machine import effects as e
 from mirrormq.mirror.machine import inputs as i
 from mirrormq.mirror.machine.messages import SyncAsked
@@ -31,6 +31,7 @@ def test_a_new_mirror_gets_the_log_and_joins_when_it_holds_everything_stable() -
 def test_a_learner_that_joins_counts_before_the_swap_and_until_the_epoch_is_over() -> None:
     cluster = Cluster(View(1, ("a", "b")))
     cluster.crash("b")
+    cluster.wait(ALONE)
     cluster.append()
     cluster.store_down = True
     cluster.start("b")
@@ -253,6 +254,7 @@ def test_too_few_in_sync_members_refuse_publishes() -> None:
     cluster = three(min_in_sync=2)
     cluster.crash("b")
     cluster.crash("c")
+    cluster.wait(ALONE)
     state = cluster.states["a"]
     assert not state.accepts
     assert state.sentence == "1 of 2 members are in sync: publishes are refused"

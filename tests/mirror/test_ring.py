@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mirror.support import Cluster, three
-from mirrormq.mirror.deadlines import NEVER, RESTART_GRACE, STAGGER
+from mirrormq.mirror.deadlines import ALONE, NEVER, RESTART_GRACE, STAGGER
 from mirrormq.mirror.machine import effects as e
 from mirrormq.mirror.machine import inputs as i
 from mirrormq.mirror.machine.messages import Entries, Mark
@@ -220,3 +220,25 @@ def test_of_two_neighbours_that_miss_each_other_the_one_goes_that_more_miss() ->
     cluster.store_down = False
     cluster.wait(1.0)
     assert cluster.view.ring == ("a", "c", "d")
+
+
+def test_a_leader_that_is_cut_off_from_all_leaves_the_decision_to_those_who_see_each_other() -> None:
+    cluster = three()
+    cluster.store_down = True
+    cluster.cut("a", "c")
+    cluster.cut("a", "b")
+    cluster.store_down = False
+    cluster.wait(ALONE + STAGGER)
+    assert cluster.leader == "b"
+    assert set(cluster.view.ring) == {"b", "c"}
+    assert cluster.did("a", e.SteppedDown)
+
+
+def test_a_leader_that_stays_alone_goes_on() -> None:
+    cluster = three()
+    cluster.crash("b")
+    cluster.crash("c")
+    cluster.append()
+    cluster.wait(ALONE)
+    assert cluster.view.ring == ("a",)
+    assert cluster.stable == 1

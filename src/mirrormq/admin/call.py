@@ -9,6 +9,8 @@ from typing import Any, Final
 from mirrormq.admin.access import Gate, Principal
 from mirrormq.admin.errors import bad_request, key_missing, missing, not_found
 from mirrormq.admin.rates import Rates
+from mirrormq.admin.ring_view import LoneRings, RingView
+from mirrormq.admin.sessions import Logins
 from mirrormq.broker.broker import Broker
 from mirrormq.broker.vhost import VirtualHost
 from mirrormq.node.runtime import Runtime
@@ -34,6 +36,8 @@ class State:
         self.broker: Broker = runtime.broker
         self.gate = gate
         self.rates = rates
+        self.rings: RingView = LoneRings(runtime.broker.node_name)
+        self.logins: Logins = Logins(runtime.broker.node_name)
 
 
 class Call:
@@ -47,6 +51,9 @@ class Call:
         self.query = query
         self.headers = headers
         self.raw = raw
+        self.address = ""             # of the caller
+        self.is_secure = False        # over TLS
+        self.is_foreign = False       # a page of another site caused it
         self._body: Json | None = None
 
     # --- what the path names --------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from mirrormq.admin.consumers import CONSUMERS
 from mirrormq.admin.health import health_here
 from mirrormq.admin.nodes import memory_here, show_here
 from mirrormq.admin.overview import attempts_here
+from mirrormq.admin.page_routes import QUESTIONS
 from mirrormq.admin.queue_census import QUEUES
 from mirrormq.admin.queues import act_for_other
 from mirrormq.admin.totals import overview_part, vhost_part
@@ -81,6 +82,7 @@ ANSWERS: Final[dict[str, Answer]] = {
     "survey": _survey, "rows": _rows, "overview": _overview, "vhosts": _vhosts, "node": _node, "memory": _memory,
     "health": _health, "attempts": _attempts, "close": _close, "delete": partial(act_for_other, "delete"),
     "purge": partial(act_for_other, "purge"), "ring": _ring, "quarantine": _quarantine, "undo_room": _undo_room,
+    **QUESTIONS,
 }  # fmt: skip
 
 

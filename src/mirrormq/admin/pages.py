@@ -1,30 +1,17 @@
-"""The few pages for a person with a browser: what this is, and what the API offers."""
+"""What the API offers, as a page."""
 
 from __future__ import annotations
 
 import html
 
-from mirrormq import build_info
 from mirrormq.admin.call import Answer, Call
-
-STYLE = (
-    "body{font-family:sans-serif;max-width:60em;margin:2em auto;padding:0 1em}"
-    "td,th{text-align:left;padding:.2em 1em .2em 0}"
-)
+from mirrormq.admin.static_files import SAFE
 
 
 def _page(title: str, body: str) -> Answer:
     text = (f"<!doctype html><html lang=en><meta charset=utf-8><title>{html.escape(title)}</title>"
-            f"<style>{STYLE}</style><h1>{html.escape(title)}</h1>{body}</html>")
-    return Answer(200, text.encode(), {"content-type": "text/html; charset=utf-8"})
-
-
-def index(call: Call) -> Answer:
-    node = html.escape(call.broker.node_name)
-    return _page("MirrorMQ", (
-        f"<p>Node <b>{node}</b>, version {html.escape(build_info())}.</p>"
-        "<ul><li><a href='api/index.html'>The HTTP API</a><li><a href='api/overview'>api/overview</a>"
-        "<li><a href='api/queues'>api/queues</a><li><a href='api/definitions'>api/definitions</a></ul>"))
+            f"<link rel=stylesheet href='../static/plain.css'><h1>{html.escape(title)}</h1>{body}</html>")
+    return Answer(200, text.encode(), SAFE | {"content-type": "text/html; charset=utf-8"})
 
 
 def api_index(_: Call) -> Answer:

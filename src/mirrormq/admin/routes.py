@@ -20,12 +20,12 @@ from mirrormq.admin import (
     parameters,
     permissions,
     queues,
-    undo,
     users,
     vhosts,
 )
 from mirrormq.admin.access import Principal
 from mirrormq.admin.call import Handler
+from mirrormq.admin.page_routes import page_routes
 from mirrormq.admin.policies import OPERATOR_POLICIES, POLICIES
 
 Access = Callable[[Principal, str], None]
@@ -62,7 +62,7 @@ def member(principal: Principal, vhost: str) -> None:
 Route = tuple[str, str, Access, Handler]
 
 ROUTES: Final[tuple[Route, ...]] = (
-    ("GET", "/", anyone, pages.index),
+    *page_routes(anyone, member, monitor, administrator),
     ("GET", "/api", anyone, pages.to_api_index),
     ("GET", "/api/index.html", anyone, pages.api_index),
     ("GET", "/api/auth", anyone, overview.show_auth),
@@ -114,8 +114,6 @@ ROUTES: Final[tuple[Route, ...]] = (
     ("DELETE", "/api/queues/{vhost}/{name}/contents", member, queues.purge_queue),
     ("POST", "/api/queues/{vhost}/{name}/actions", administrator, queues.act_on_queue),
     ("POST", "/api/queues/{vhost}/{name}/get", member, messages.get_messages),
-    ("GET", "/api/undo/{vhost}", member, undo.list_undo),
-    ("POST", "/api/undo/{vhost}/{item}", administrator, undo.undo),
     ("GET", "/api/bindings", management, bindings.list_bindings),
     ("GET", "/api/bindings/{vhost}", member, bindings.list_bindings),
     ("GET", "/api/bindings/{vhost}/e/{source}/{kind:e|q}/{destination}", member, bindings.list_between),

@@ -26,6 +26,7 @@ from mirrormq.admin.listing import encode
 from mirrormq.admin.rates import Rates
 from mirrormq.admin.router import Place, Router, parts_of
 from mirrormq.admin.routes import ROUTES, anyone
+from mirrormq.admin.sessions import PAGE_HEADER, is_foreign, principal_of
 from mirrormq.broker.auth import User
 from mirrormq.node.patience import StoreUnheard
 from mirrormq.node.runtime import Runtime, StartError
@@ -34,13 +35,14 @@ log = logging.getLogger("mirrormq")
 _silent = logging.getLogger("mirrormq.http")        # what strangers send is no event; our own faults go to `log`
 _silent.setLevel(logging.CRITICAL + 1)
 MAX_BODY: Final = 192 << 20         # a message of the largest size, in base64
+MAX_STRANGER: Final = 16 << 10      # of somebody who has not logged in
 BODY_PATIENCE: Final = 60.0
 STABLE_PATIENCE: Final = 30.0       # seconds that an answer waits for the disk
 STOP_PATIENCE: Final = 2.0
 JSON_KINDS: Final = ("*/*", "application/*", "application/json", "application/bigint")
 HEADERS: Final = {
     "cache-control": "no-cache", "vary": "accept, accept-encoding, origin", "server": "MirrorMQ",
-    "content-security-policy": "script-src 'self' 'unsafe-eval' 'unsafe-inline'; object-src 'self'",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'", "x-content-type-options": "nosniff",
 }  # fmt: skip
 
 
@@ -160,9 +162,10 @@ class AdminServer:
         access(principal, place.args.get("vhost", ""))
         if not _accepts_json(request.headers.get("Accept", "")) and access is not anyone:
             raise ApiError(406)
-        raw = await _body(request)
+        raw = await _body(request, MAX_BODY if access is not anyone else MAX_STRANGER)
         runtime.tick()
         call = Call(state, principal, place.args, request.query, request.headers, raw)
+        call.address, call.is_secure, call.is_foreign = request.remote or "", request.secure, is_foreign(request)
         before = runtime.broker.journal.written
         answered = handler(call)
         answer = await answered if inspect.isawaitable(answered) else answered
@@ -175,10 +178,14 @@ class AdminServer:
     def _principal(self, request: web.Request, state: State, *, is_needed: bool) -> Principal:
         if not is_needed:
             return Principal(User(""), state.broker.authority)
-        return state.gate.identify(request.headers.get("Authorization"), request.remote or "")
+        header = request.headers.get("Authorization")
+        logged_in = principal_of(request, state.logins, state.broker.authority) if header is None else None
+        return logged_in or state.gate.identify(header, request.remote or "")
 
     def _respond(self, request: web.Request, answer: Answer) -> web.Response:
         headers = {**HEADERS, **self._origin(request), **answer.headers}
+        if PAGE_HEADER in request.headers:
+            headers.pop("www-authenticate", None)       # the page asks by itself; a browser would put up its own window
         if answer.body is None:
             return web.Response(status=answer.status, headers=headers)
         headers.setdefault("content-type", "application/json")
@@ -210,11 +217,11 @@ async def _stable(runtime: Runtime, before: int) -> None:
         raise unavailable(str(fault)) from None
 
 
-async def _body(request: web.Request) -> bytes:
+async def _body(request: web.Request, limit: int = MAX_BODY) -> bytes:
     """All of it, from a caller who is known by now."""
     if not request.can_read_body:
         return b""
-    if (request.content_length or 0) > MAX_BODY:
+    if (request.content_length or 0) > limit or (limit < MAX_BODY and request.content_length is None):
         raise ApiError(413, "bad_request", "the body is too large")
     try:
         async with asyncio.timeout(BODY_PATIENCE):

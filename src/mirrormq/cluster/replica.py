@@ -165,8 +165,9 @@ class Replica:
     # --- proposals ------------------------------------------------------------------------------------------------
 
     def submit(self, proposals: list[Proposal]) -> None:
-        self._gathered += proposals
-        self._has_news.set()
+        if proposals:
+            self._gathered += proposals
+            self._has_news.set()
 
     async def propose(self, everyone: Callable[[int], asyncio.Future[None] | None]) -> None:
         """Take proposals to the store, until cancelled. While one round is under way the next is gathered."""

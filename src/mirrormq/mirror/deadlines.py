@@ -7,7 +7,10 @@ what is here begins after that. Together they must satisfy:
 - STAGGER > a round trip of the store and the watch: the member behind must see that the one before it has taken over.
 - RESTART_GRACE > STAGGER * (longest usual ring - 2): a restarted member lets those go first that have lost nothing.
 - FORCE_AFTER > RESTART_GRACE + STAGGER * ring: a mirror that is not in sync leads only when no better one came.
-- SLOW + PROBE < 3: a member that stands still is out of the ring within the three seconds that users are promised.
+- SLOW + PROBE + PROBE_AGAIN > a link's SILENCE: a leader whom nobody answers learns first whether its links are dead.
+- SLOW + PROBE + PROBE_AGAIN < 3: a member that stands still is out of the ring within the three seconds that users are promised.
+- ALONE > a link's HEARTBEAT + a round trip of the store: two sides of a cut notice it so far apart, and the larger one must win.
+- SILENCE of a link + ALONE < 3: and yet the smaller one goes on within the same three seconds, if there is no other.
 - HANDOVER_LIMIT < a graceful stop's own limit: a stop that cannot hand over goes on without.
 """
 
@@ -17,6 +20,13 @@ from typing import Final
 
 STAGGER: Final = 0.3
 """Between one candidate's turn to take over and the next one's."""
+
+ALONE: Final = 0.8
+"""A member that has lost its last link waits so long before it changes a ring: whoever still sees somebody goes first."""
+
+TOGETHER: Final = 0.1
+"""Links that one cut breaks are lost so close together: who would go on as the only member of its ring looks first whether it has
+lost them all."""
 
 RESTART_GRACE: Final = 1.0
 """A member that has restarted waits so long before it leads: its unsynced tail is gone, another's may not be."""
@@ -35,6 +45,9 @@ SLOW: Final = 1.0
 
 PROBE: Final = 0.5
 """The members have so long to say it."""
+
+PROBE_AGAIN: Final = 1.0
+"""And so much longer if nobody at all says anything: then it may be the leader that is cut off, and its links tell soon."""
 
 REJOIN_AFTER: Final = 5.0
 """A member put out for being slow is a learner at least so long: a disk that stutters must not stutter the confirms."""

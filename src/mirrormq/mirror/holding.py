@@ -9,6 +9,7 @@ Rules
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
@@ -42,8 +43,7 @@ from mirrormq.mirror.machine.effects import (
     SteppedDown,
 )
 from mirrormq.mirror.machine.inputs import Appended, BackfillRead, Input, LogRead, PieceInstalled, Trimmed
-from mirrormq.mirror.machine.lineage import Lineage
-from mirrormq.mirror.machine.records import Batch, View
+from mirrormq.mirror.machine.records import Batch
 from mirrormq.mirror.machine.state import LEADER, OUTSIDE, State
 from mirrormq.mirror.machine.step import step
 
@@ -247,8 +247,7 @@ class Holding(RingPort):
 
     def _trim(self) -> None:
         self.trimmed_at = self.appended_bytes
-        snapshot = self.snapshot()
-        if snapshot is not None and self.state.whole and self.rings.store.trim(self.log_id, snapshot):
+        if self.state.whole and self.rings.store.trim(self.log_id, self.snapshot()):
             self.rings.log.has_written()
             self.rings.give(self, Trimmed(lives.lineage(self.rings.store, self.log_id).first_kept))
 
@@ -276,16 +275,16 @@ class Holding(RingPort):
         self._leave_to_log()
         return self.trail
 
-    def snapshot(self) -> Snapshot | None:
-        """Of what is stable; None while there is nothing newer to be had than what was said before."""
+    def snapshot(self) -> Snapshot:
+        """Of what is stable: the newest that can be had."""
         trail = self.trail
-        if trail is None or not self.state.whole:
-            return self.saved
-        if self.is_behind and trail.next_index <= self.state.stable:
-            self.catch_up(self.state.stable)
-        if trail.next_index - 1 <= self.state.stable:
-            self.saved = trail.snapshot()
-        return self.saved
+        if trail is not None and self.state.whole:
+            if self.is_behind and trail.next_index <= self.state.stable:
+                self.catch_up(self.state.stable)
+            if trail.next_index - 1 <= self.state.stable:
+                self.saved = trail.snapshot()
+        saved = self.saved
+        return saved if saved is not None else Snapshot(self.log_id, 0, 1, 1, array("Q"))
 
     # --- the log ----------------------------------------------------------------------------------------------------
 
@@ -373,28 +372,3 @@ def retention(policy: dict[str, object]) -> tuple[float, int]:
     time = milliseconds(policy["log-retention"]) / 1000 if "log-retention" in policy else RETAIN_SECONDS
     size = policy.get("log-retention-bytes", RETAIN_BYTES)
     return time, size if isinstance(size, int) else RETAIN_BYTES
-
-
-def machine_lineage(found: lives.Lineage) -> Lineage:
-    """The machine may go back no further than the log can."""
-    lineage = Lineage()
-    lineage.base = found.base
-    lineage.end = found.end
-    lineage.epochs = found.epochs
-    lineage.firsts = found.firsts
-    return lineage
-
-
-def view_from(record: dict[str, object]) -> View:
-    """As the store has it."""
-    ring = record["ring"]
-    learners = record["learners"]
-    epoch = record["epoch"]
-    wish = record["wish"]
-    assert isinstance(ring, list) and isinstance(learners, list) and isinstance(epoch, int) and isinstance(wish, int)
-    return View(epoch, tuple(ring), tuple(learners), str(record["reason"]), bool(record["stopped"]), bool(record["forced"]), wish)
-
-
-def view_record(view: View) -> dict[str, object]:
-    return {"epoch": view.epoch, "ring": list(view.ring), "learners": list(view.learners), "reason": view.reason,
-            "stopped": view.stopped, "forced": view.forced, "wish": view.wish}

@@ -20,16 +20,20 @@ from mirrormq.broker.forward.moving import stop_serving
 from mirrormq.broker.forward.runs import Publisher
 from mirrormq.broker.ports import LogPort
 from mirrormq.broker.queue import Queue
+from mirrormq.broker.queue_log import ReservedMark
 from mirrormq.broker.recovery import restore_queue
+from mirrormq.broker.stability import Unstable
 from mirrormq.log import lives
 from mirrormq.log.snapshot import Snapshot
 from mirrormq.log.store import Store
 from mirrormq.log.trail import Trail, recount, trail_from
 from mirrormq.mirror.codec import BadMessage, decode, encode
-from mirrormq.mirror.holding import Holding, machine_lineage
+from mirrormq.mirror.convert import machine_lineage
+from mirrormq.mirror.holding import Holding
 from mirrormq.mirror.machine.effects import BecameLeader, InstallPiece, SteppedDown
 from mirrormq.mirror.machine.inputs import (
     Durable,
+    Head,
     Input,
     LinkDown,
     LinkUp,
@@ -220,10 +224,12 @@ class Rings:
             self.give(holding, Durable(write.last, write.generation))
 
     def tidy(self) -> None:
-        """Now and then: fold what was left to the log, a piece at a time."""
+        """Now and then: fold what was left to the log, a piece at a time, and tell mirrors what is consumed that they lack."""
         for holding in list(self.by_id.values()):
             if holding.is_behind:
                 holding.fold_on()
+            if holding.state.wants_head and holding.queue is not None:
+                self.give(holding, Head(oldest_live(holding.queue)))
 
     def trim(self) -> None:
         """Less often: give up what nobody needs of the logs."""
@@ -316,6 +322,8 @@ class Rings:
         for publisher, (sequence, _) in found.publishers.items():
             known = queue.publishers[publisher] = Publisher()
             known.last = known.uncertain = sequence
+        if holding.state.stable < holding.state.end:
+            self._doubt_reservation(queue, holding.state.end)
         holding.trail = Trail(found)
         holding.queue = queue
         broker.queues_by_log[queue.log_id] = queue
@@ -324,6 +332,13 @@ class Rings:
         broker.forwarding.queue_here(queue)
         return queue
 
+    def _doubt_reservation(self, queue: Queue, end: int) -> None:
+        """What was reserved for delivery is in this node's log; whether all others have it is not known yet."""
+        mark = ReservedMark(queue, queue.reserved)
+        mark.outstanding = 1
+        queue.reserved_stably = 0
+        queue.unstable.append(Unstable(end, [mark]))
+
     def step_down(self, holding: Holding, effect: SteppedDown) -> None:
         queue = holding.queue
         if queue is not None:
@@ -331,6 +346,11 @@ class Rings:
             front = self.broker.forwarding.mirrored.get(holding.log_id)
             stop_serving(self.broker, queue, front)
             self.host.report("info", f"queue '{holding.front.name}' in vhost '{holding.front.vhost}': {effect.why}")
+
+
+def oldest_live(queue: Queue) -> int:
+    cursor = queue.backlog.cursor(queue.builder.next_index)
+    return min([cursor, *queue.backlog.live_below(cursor), *queue.held_logged])
 
 
 def returned_count(queue: Queue) -> int:

@@ -12,6 +12,7 @@ import asyncio
 import json
 import secrets
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from mirrormq.broker.forward.away import AwayQueue
@@ -26,7 +27,8 @@ from mirrormq.cluster.wishes import Nodes, Standing, desired, first_ring
 from mirrormq.log.backfill import install_piece
 from mirrormq.log.fold import RecoveredQueue
 from mirrormq.log.syncer import Worker
-from mirrormq.mirror.holding import Holding, view_from, view_record
+from mirrormq.mirror.convert import view_from, view_record
+from mirrormq.mirror.holding import Holding
 from mirrormq.mirror.machine.effects import BecameLeader, InstallPiece
 from mirrormq.mirror.machine.inputs import ForceLead, HandOver, ProposalFailed, SetDesired
 from mirrormq.mirror.machine.records import Desired, View
@@ -95,15 +97,23 @@ class Mirroring(RingHost):
         for holding in list(self.rings.by_id.values()):
             holding.released = ""
             self.rings.give(holding, HandOver("", leave=True))
+        give_up = self.now() + HAND_OVER
+        while waiting := [holding for holding in self.rings.by_id.values() if not holding.released]:
+            if self.now() > give_up:
+                self.report("warning", f"stopping although {len(waiting)} mirrored queues could not be handed over in time")
+                return
+            await self._hand_on(waiting)
+
+    async def _hand_on(self, waiting: list[Holding]) -> None:
+        """A lead may come here while this node is stopping, from one that stops too."""
+        for holding in waiting:
+            if holding.state.role == LEADER and not holding.state.handing:
+                self.rings.give(holding, HandOver("", leave=True))
         self._broker.schedule()
-        try:
-            async with asyncio.timeout(HAND_OVER):
-                while any(not holding.released for holding in self.rings.by_id.values()):
-                    self._released.clear()
-                    await self._released.wait()
-        except TimeoutError:
-            waiting = [holding.front.name for holding in self.rings.by_id.values() if not holding.released]
-            self.report("warning", f"stopping although {len(waiting)} mirrored queues could not be handed over in time")
+        self._released.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LOOK / 10):
+                await self._released.wait()
 
     async def stop(self) -> None:
         if self._timer is not None:

@@ -1,7 +1,9 @@
 """A published recipe for testing a cluster, as one test: two nodes, four queues, five consumers, and what each must receive.
 
-Step 1 sets everything up. Step 2 declares a queue of the other node again: no new queue, one more binding. Steps 3 to 6 publish
-through either node and tell which consumers receive the message.
+Step 1 sets everything up, every queue mirrored on both nodes. Step 2 declares a queue of the other node again: no new queue, one
+more binding. Steps 3 to 6 publish through either node and tell which consumers receive the message. Step 7 kills a node: the
+other leads its queues, and goes on leading when the node is back. Step 8 does so while a message is not acknowledged: it comes
+again.
 """
 
 from __future__ import annotations
@@ -39,6 +41,8 @@ class Consumer:
 
     def __init__(self, url: str, queue: str) -> None:
         self.received: list[bytes] = []
+        self.is_slow = False        # from then on it acknowledges nothing until it is told to
+        self.is_lost = False        # its connection broke
         self._connection = pika.BlockingConnection(pika.URLParameters(url))
         channel = self._connection.channel()
         channel.basic_qos(prefetch_count=1)
@@ -49,12 +53,23 @@ class Consumer:
 
     def _take(self, channel, method, _properties, body: bytes) -> None:
         self.received.append(body)
-        channel.basic_ack(method.delivery_tag)
+        if self.is_slow:
+            self._held = (channel, method.delivery_tag)
+        else:
+            channel.basic_ack(method.delivery_tag)
+
+    def acknowledge_late(self) -> None:
+        self.is_slow = False
+        channel, tag = self._held
+        self._connection.add_callback_threadsafe(lambda: channel.basic_ack(tag))
 
     def _run(self) -> None:
-        while not self._is_over.is_set():
-            self._connection.process_data_events(0.05)
-        self._connection.close()
+        try:
+            while not self._is_over.is_set():
+                self._connection.process_data_events(0.05)
+            self._connection.close()
+        except pika.exceptions.AMQPError:
+            self.is_lost = True
 
     def close(self) -> None:
         self._is_over.set()
@@ -81,6 +96,7 @@ def set_up(cluster: LocalCluster) -> None:
     cluster.must(ONE, "add_user", USER, USER)
     cluster.must(ONE, "set_user_tags", USER, "administrator")
     cluster.must(TWO, "set_permissions", "-p", VHOST, USER, ".*", ".*", ".*")
+    cluster.must(ONE, "set_policy", "-p", VHOST, "ha-all", "^", '{"ha-mode":"all"}')
     for node in (ONE, TWO):
         with channel_at(cluster, node) as channel:
             channel.exchange_declare(EXCHANGE, "direct", durable=True)
@@ -96,7 +112,7 @@ def publish(cluster: LocalCluster, node: str, key: str, *bodies: bytes) -> None:
             channel.basic_publish(EXCHANGE, key, body, pika.BasicProperties(delivery_mode=2), mandatory=True)
 
 
-def test_the_cluster_test_of_the_document_up_to_its_sixth_step(tmp_path: Path):
+def test_the_cluster_test_of_the_document(tmp_path: Path):
     with LocalCluster(tmp_path, names=[ONE, TWO], nodes=2) as cluster, ExitStack() as stack:
         set_up(cluster)
         told = json.loads(cluster.must(TWO, "cluster_status", "--formatter", "json").out)
@@ -116,8 +132,7 @@ def test_the_cluster_test_of_the_document_up_to_its_sixth_step(tmp_path: Path):
         with channel_at(cluster, TWO) as channel:
             channel.queue_declare("clusterRabbit1Queue1", durable=True)
             channel.queue_bind("clusterRabbit1Queue1", EXCHANGE, "clusterRabbit2key")
-        homes = {row["name"]: row["node"] for row in cluster.api(TWO, "GET", f"/api/queues/{VHOST}", user=USER)}
-        assert homes == {name: home for name, (home, _) in QUEUES.items()}
+        assert leaders(cluster, TWO) == {name: home for name, (home, _) in QUEUES.items()}
         assert bindings(cluster, ONE) == bindings(cluster, TWO) == {
             ("clusterRabbit1Queue1", "clusterRabbit1key"), ("clusterRabbit1Queue1", "clusterRabbit2key"),
             ("clusterRabbit1Queue2", "clusterRabbitCommonKey"), ("clusterRabbit2Queue1", "clusterRabbit2key"),
@@ -148,6 +163,45 @@ def test_the_cluster_test_of_the_document_up_to_its_sixth_step(tmp_path: Path):
         three, four = consumers["three"].received, consumers["four"].received
         assert sorted([three, four]) == [bodies[0::2], bodies[1::2]]
         assert received(three=three, four=four)
+        begin_anew()
+
+        # 7: node two goes; who is connected to node one goes on, and node one leads, also when node two is back
+        cluster.kill(TWO)
+        publish(cluster, ONE, "clusterRabbit2key", b"7")
+        assert eventually(lambda: received(four=[b"7"]))
+        assert eventually(lambda: consumers["three"].is_lost and consumers["five"].is_lost)
+        assert not any(consumers[name].is_lost for name in ("one", "two", "four"))
+        assert leaders(cluster, ONE) == dict.fromkeys(QUEUES, ONE)
+        begin_anew()
+        cluster.restart(TWO)
+        assert eventually(lambda: mirrors(cluster, ONE) == {name: [TWO] for name in QUEUES})
+        assert leaders(cluster, TWO) == dict.fromkeys(QUEUES, ONE)
+
+        # 8: the leader goes before an acknowledgement has come to it
+        cluster.must(ONE, "set_policy", "-p", VHOST, "two-leads", "^clusterRabbit2Queue1$", "--priority", "1",
+                     json.dumps({"ha-mode": "nodes", "ha-params": [TWO]}))
+        assert eventually(lambda: leaders(cluster, ONE)["clusterRabbit2Queue1"] == TWO)
+        cluster.must(ONE, "clear_policy", "-p", VHOST, "two-leads")
+        assert eventually(lambda: mirrors(cluster, ONE)["clusterRabbit2Queue1"] == [ONE])
+        consumers["four"].is_slow = True
+        publish(cluster, ONE, "clusterRabbit2key", b"8")
+        assert eventually(lambda: received(four=[b"8"]))
+        cluster.kill(TWO)
+        assert eventually(lambda: received(four=[b"8", b"8"]))
+        assert not consumers["four"].is_lost
+        consumers["four"].acknowledge_late()
+        place = f"/api/queues/{VHOST}/clusterRabbit2Queue1"
+        assert eventually(lambda: cluster.api(ONE, "GET", place, user=USER)["messages"] == 0)
+
+
+def leaders(cluster: LocalCluster, node: str) -> dict[str, str]:
+    return {row["name"]: row["node"] for row in cluster.api(node, "GET", f"/api/queues/{VHOST}", user=USER)}
+
+
+def mirrors(cluster: LocalCluster, node: str) -> dict[str, list[str]]:
+    """Those in sync."""
+    rows = cluster.api(node, "GET", f"/api/queues/{VHOST}", user=USER)
+    return {row["name"]: row["synchronised_slave_nodes"] for row in rows}
 
 
 def bindings(cluster: LocalCluster, node: str) -> set[tuple[str, str]]:

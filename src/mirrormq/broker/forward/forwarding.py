@@ -115,7 +115,10 @@ class Forwarding:
         self.broker.schedule()
 
     def node_gone(self, name: str) -> None:
-        """It is down, as far as the cluster knows: nobody waits for it any longer. A new session makes it well again."""
+        """It is down, as far as the cluster knows: nobody waits for it any longer. A new session makes it well again. This node
+        may look like that to the cluster, while it starts or was frozen; the way to its own queues stays open."""
+        if name == self.broker.node_name:
+            return
         self.link_down(name)
         self.embassy(name).gone()
         for queue in list(self.mirrored.values()):

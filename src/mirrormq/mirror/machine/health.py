@@ -2,14 +2,15 @@
 
 Rules
  1. Entries that wait for SLOW without any progress make the leader ask every member where it stands.
- 2. Who does not answer within PROBE is put out; if all answer, the first of those that hold least on disk.
+ 2. Who does not answer within PROBE is put out, or PROBE_AGAIN later if nobody answers; if all answer, the first of those that
+    hold least on disk.
  3. If that is the leader itself, its disk is stuck: it gives the lead away.
  4. A learner that is joining and holds things up is let go.
 """
 
 from __future__ import annotations
 
-from mirrormq.mirror.deadlines import NEVER, PROBE, REJOIN_AFTER, SLOW
+from mirrormq.mirror.deadlines import NEVER, PROBE, PROBE_AGAIN, REJOIN_AFTER, SLOW
 from mirrormq.mirror.machine.marks import count_stable
 from mirrormq.mirror.machine.messages import AskMark, AskStatus, Status
 from mirrormq.mirror.machine.state import LEADER, State
@@ -19,10 +20,15 @@ def watch(s: State) -> None:
     if s.role != LEADER:
         return
     if s.probed_at != NEVER:
-        if s.now >= s.probed_at + PROBE:
+        if s.now >= judgement(s):
             _judge(s)
     elif s.now >= s.stalled_at + SLOW:
         _probe(s)
+
+
+def judgement(s: State) -> float:
+    """When the members have had their time to answer."""
+    return s.probed_at + PROBE if s.statuses or len(s.view.ring) < 2 else s.probed_at + PROBE + PROBE_AGAIN
 
 
 def _probe(s: State) -> None:

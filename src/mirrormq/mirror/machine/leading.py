@@ -2,7 +2,8 @@
 
 Rules
  1. Who cannot be reached, has restarted, stands still or wants to leave is put out of the ring: by a swap, and only then do
-    confirms go on without it.
+    confirms go on without it. A leader that has just lost its last link waits a little: if the others see each other, they
+    go on without it, and not it without them.
  2. A hand-over: hold publishers, wait until the whole ring has everything, swap. A hand-over that takes too long is called off.
  3. A learner joins in two steps: first its mark counts, then, when it holds all that is stable, the view is swapped. Once that
     was proposed, its mark counts until the epoch is over, for nobody can take a proposal back.
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mirrormq.mirror.deadlines import HANDOVER_LIMIT, HANDOVER_RETRY, JOIN_LIMIT, NEVER
+from mirrormq.mirror.deadlines import ALONE, HANDOVER_LIMIT, HANDOVER_RETRY, JOIN_LIMIT, NEVER, TOGETHER
 from mirrormq.mirror.machine.effects import Hold
 from mirrormq.mirror.machine.marks import count_stable
 from mirrormq.mirror.machine.records import Desired
@@ -56,7 +57,7 @@ def _suspicion(s: State, node: str) -> str:
     if node == s.me:
         return ""
     if node not in s.linked:
-        return "does not answer"
+        return "" if s.is_just_alone else "does not answer"
     if s.is_barred(node):
         return "has restarted"
     return "is stopping" if node in s.leaving else ""
@@ -84,11 +85,19 @@ def _complaints(s: State, node: str) -> int:
 
 def _put_out(s: State, suspects: dict[str, str]) -> None:
     ring = tuple([node for node in s.view.ring if node not in suspects])
-    if not ring:
+    if not ring or (ring == (s.me,) and s.now < s.link_lost_at + TOGETHER):
         return
     words = " and ".join([f"{node} {why}" for node, why in suspects.items()])
     change = f"{ring[0]} leads" if s.me in suspects else f"{s.me} goes on without"
     propose(s, ring, s.view.learners + tuple(suspects), f"{change} in epoch {s.epoch + 1} because {words}")
+
+
+def next_look(s: State) -> float:
+    """When a leader that has lost a link or all of them decides what to do about it."""
+    look = s.link_lost_at + TOGETHER if len(s.view.ring) > 1 else NEVER
+    if s.is_just_alone:
+        look = s.alone_at + ALONE
+    return look if look > s.now else NEVER
 
 
 def begin_hand_over(s: State, to: str, *, leave: bool) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mirrormq.mirror.deadlines import NEVER
+from mirrormq.mirror.deadlines import ALONE, NEVER
 from mirrormq.mirror.machine.effects import Effect, Send
 from mirrormq.mirror.machine.lineage import Lineage
 from mirrormq.mirror.machine.messages import Follow, Mark, Message
@@ -101,6 +101,8 @@ class State:
         self.held: list[HeldPiece] = []         # pieces of a full sync that wait until what they show is stable
         # the neighbourhood
         self.linked: set[str] = set()
+        self.alone_at: float = NEVER            # when the last link was lost
+        self.link_lost_at: float = -NEVER       # when any was
         self.peers_barred: dict[str, int] = {}
         self.store_reachable: bool = True
         self.proposal: View | None = None
@@ -164,6 +166,11 @@ class State:
     @property
     def i_am_barred(self) -> bool:
         return self.barred >= self.epoch
+
+    @property
+    def is_just_alone(self) -> bool:
+        """It may be this node that is cut off: those who see each other decide first."""
+        return self.now < self.alone_at + ALONE and self.alone_at != NEVER
 
     def __repr__(self) -> str:
         return (

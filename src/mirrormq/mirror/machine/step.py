@@ -18,7 +18,7 @@ Rules
 
 from __future__ import annotations
 
-from mirrormq.mirror.deadlines import JOIN_LIMIT, NEVER, PROBE, PROPOSAL_RETRY, SLOW
+from mirrormq.mirror.deadlines import JOIN_LIMIT, NEVER, PROPOSAL_RETRY, SLOW
 from mirrormq.mirror.machine import backfill, health, leading, succession
 from mirrormq.mirror.machine.effects import Effect, Released, Standing
 from mirrormq.mirror.machine.feeding import acknowledged, hand_on, on_follow, on_log_read
@@ -246,6 +246,7 @@ def _hand_over(s: State, given: HandOver) -> None:
 
 def _link_up(s: State, node: str) -> None:
     s.linked.add(node)
+    s.alone_at = NEVER
     s.leaving.discard(node)
     s.sent_durable = s.sent_received = -1
     tell_barred(s, node)
@@ -262,6 +263,9 @@ def _link_up(s: State, node: str) -> None:
 
 def _link_down(s: State, node: str) -> None:
     s.linked.discard(node)
+    s.link_lost_at = s.now
+    if not s.linked and s.alone_at == NEVER:
+        s.alone_at = s.now
     s.sessions.pop(node, None)
     s.waiting.pop(node, None)
     s.missing.pop(node, None)
@@ -309,7 +313,7 @@ def _stand(s: State, accepts: bool, sentence: str) -> None:
 def _next_wake(s: State) -> float:
     wake = min(s.note_at, s.follow_at)
     if s.role == LEADER:
-        wake = min(wake, s.stalled_at + SLOW if s.probed_at == NEVER else s.probed_at + PROBE)
+        wake = min(wake, s.stalled_at + SLOW if s.probed_at == NEVER else health.judgement(s))
         if s.joining:
             wake = min(wake, s.joining_since + JOIN_LIMIT) if not s.join_proposed else wake
         if s.handing:
@@ -318,6 +322,7 @@ def _next_wake(s: State) -> float:
             wake = min(wake, s.hand_again_at)
         if s.slow:
             wake = min(wake, *s.slow.values())
+        wake = min(wake, leading.next_look(s))
     elif s.orphaned_at != NEVER:
         turn = succession.turn_of_member(s) if s.role == MEMBER else succession.turn_of_learner(s)
         if turn > s.now:

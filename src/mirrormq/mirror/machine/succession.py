@@ -12,7 +12,7 @@ Rules
 
 from __future__ import annotations
 
-from mirrormq.mirror.deadlines import FORCE_AFTER, NEVER, RESTART_GRACE, STAGGER
+from mirrormq.mirror.deadlines import ALONE, FORCE_AFTER, NEVER, RESTART_GRACE, STAGGER
 from mirrormq.mirror.machine.state import LEARNER, MEMBER, State
 from mirrormq.mirror.machine.views import may_propose, propose
 
@@ -49,8 +49,10 @@ def _sees_ring(s: State) -> bool:
 
 def turn_of_member(s: State) -> float:
     if s.i_am_barred or s.bereft:
-        return s.orphaned_at + RESTART_GRACE + STAGGER * s.position
-    return s.orphaned_at + STAGGER * (s.position - 1)
+        turn = s.orphaned_at + RESTART_GRACE + STAGGER * s.position
+    else:
+        turn = s.orphaned_at + STAGGER * (s.position - 1)
+    return max(turn, s.alone_at + ALONE) if s.is_just_alone else turn
 
 
 def _take_over(s: State, before: tuple[str, ...]) -> None:

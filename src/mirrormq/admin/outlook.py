@@ -1,0 +1,176 @@
+"""The cluster at a glance, and what would happen: leaders by node, a plan to even them out, what stopping a node would do.
+
+Rules
+ 1. A plan moves a queue only to a mirror that is in sync, and one at a time from the node with the most leaders to that of its
+    mirrors with the fewest, while that makes the two more even. It is a preview: nothing is moved by asking.
+ 2. A forecast says for each queue that a node leads what its clients would see. It holds for this moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from mirrormq.admin.browse import HERE
+from mirrormq.admin.call import Answer, Call, Json, State
+from mirrormq.admin.census import Scope
+from mirrormq.admin.errors import not_found, unavailable
+from mirrormq.admin.listing import in_slices
+from mirrormq.admin.queue_census import known_queues
+from mirrormq.admin.ring_view import Placement
+from mirrormq.broker.queue import Queue
+
+MAX_ROWS: Final = 500
+LOST: Final = "lost"
+WAITS: Final = "waits"
+MOVES: Final = "moves"
+SEVERITY: Final = {LOST: 0, WAITS: 1, MOVES: 2}
+
+
+class Move(NamedTuple):
+    vhost: str
+    name: str
+    leader: str
+    target: str
+    mirrored: str       # the nodes of its ring, for the reader
+
+
+def _everything(call: Call) -> list[Queue]:
+    return known_queues(call.broker, Scope())
+
+
+async def show_map(call: Call) -> Answer:
+    cluster = call.runtime.cluster
+    counts = {name: {"leaders": 0, "mirrors": 0, "learners": 0} for name in cluster.membership.members}
+    placement = call.state.rings.placement
+    for place in await in_slices(_everything(call), placement):
+        _count(counts, place)
+    running = cluster.membership.running
+    nodes = [{"name": name, "running": name in running, "maintenance": _is_closed(call, name), **counts[name]}
+             for name in sorted(counts)]
+    return Answer(200, {"node": call.broker.node_name, "cluster_name": call.broker.cluster_name, "nodes": nodes})
+
+
+def _is_closed(call: Call, name: str) -> bool:
+    info = call.runtime.cluster.membership.running.get(name)
+    return info is not None and bool(info.about.get("maintenance"))
+
+
+def _count(counts: dict[str, dict[str, int]], place: Placement) -> None:
+    for what, nodes in (("leaders", (place.leader,)), ("mirrors", place.mirrors), ("learners", place.learners)):
+        for node in nodes:
+            if node in counts:
+                counts[node][what] += 1
+
+
+# --- evening out ----------------------------------------------------------------------------------------------------
+
+
+def plan(places: Sequence[tuple[str, str, Placement]], nodes: Sequence[str]) -> tuple[list[Move], dict[str, int], dict[str, int]]:
+    """The moves, and leaders by node before and after them. `nodes` may lead."""
+    before = dict.fromkeys(nodes, 0)
+    movable: dict[str, list[tuple[str, str, Placement]]] = {name: [] for name in nodes}
+    for one in places:
+        before[one[2].leader] = before.get(one[2].leader, 0) + 1
+        if one[2].mirrors and one[2].leader in movable:
+            movable[one[2].leader].append(one)
+    after = dict(before)
+    moves: list[Move] = []
+    while (step := _next_move(after, movable)) is not None:
+        moves.append(step)
+        after[step.leader] -= 1
+        after[step.target] += 1
+    return moves, before, after
+
+
+def _next_move(load: Mapping[str, int], movable: dict[str, list[tuple[str, str, Placement]]]) -> Move | None:
+    for source in sorted(movable, key=lambda name: (-load[name], name)):
+        best: tuple[int, str] | None = None
+        chosen = -1
+        for at, (_, _, place) in enumerate(movable[source]):
+            for node in place.mirrors:
+                if node in movable and load[node] + 1 < load[source] and (best is None or (load[node], node) < best):
+                    best, chosen = (load[node], node), at
+        if best is not None:
+            vhost, name, place = movable[source].pop(chosen)
+            return Move(vhost, name, source, best[1], ", ".join((place.leader, *place.mirrors)))
+    return None
+
+
+async def preview_rebalance(call: Call) -> Answer:
+    placement = call.state.rings.placement
+    queues = [queue for queue in _everything(call) if queue.durable and not queue.exclusive]
+    places = await in_slices(queues, lambda queue: (queue.vhost, queue.name, placement(queue)))
+    running = call.runtime.cluster.membership.running
+    open_nodes = sorted(name for name in running if not _is_closed(call, name))
+    moves, before, after = plan(places, open_nodes)
+    alone = sum(1 for _, _, place in places if not place.mirrors)
+    return Answer(200, {"moves": [move._asdict() for move in moves[:MAX_ROWS]], "count": len(moves), "before": before,
+                        "after": after, "cannot_move": alone, "sentence": _plan_sentence(len(moves), len(places), alone)})
+
+
+def _plan_sentence(moves: int, queues: int, alone: int) -> str:
+    if moves:
+        return f"{moves} of {queues} queues would be led by another node; {alone} have no mirror in sync and stay"
+    if queues and alone == queues:
+        return "no queue has a mirror in sync, so none can be led by another node"
+    return "the leaders are as even as they can be"
+
+
+# --- stopping a node ------------------------------------------------------------------------------------------------
+
+
+def verdict(queue: Queue, place: Placement) -> tuple[str, str]:
+    """What happens to a queue when the node that leads it stops now, and the sentence that says so."""
+    count = int(queue.backlog.count + queue.held)
+    if place.mirrors:
+        return MOVES, f"{place.mirrors[0]} takes over; its clients see a short pause and nothing is lost"
+    if queue.exclusive:
+        return LOST, f"it is exclusive and ends with its connection, with {_messages(count)}"
+    if not queue.durable:
+        return LOST, f"it is transient and ends with the node, with {_messages(count)}"
+    kept = int(queue.kept)
+    transient = f"; {_messages(count - kept)}, not persistent, would be lost" if count > kept else ""
+    waiting = "no mirror is in sync" if place.learners else "it has no mirror"
+    return WAITS, f"{waiting}: nobody can use it until the node is back, with {_messages(kept)}{transient}"
+
+
+def _messages(count: int) -> str:
+    return "1 message" if count == 1 else f"{count:,} messages"
+
+
+async def forecast_here(state: State, _: Json) -> Json:
+    own = state.broker.node_name
+    placement = state.rings.placement
+    led = [queue for queue in known_queues(state.broker, Scope()) if not queue.is_away and placement(queue).leader == own]
+    rows = await in_slices(led, lambda queue: _row(queue, placement(queue)))
+    rows.sort(key=lambda row: (SEVERITY[row["verdict"]], -row["messages"]))
+    counts = {word: sum(1 for row in rows if row["verdict"] == word) for word in SEVERITY}
+    return {"node": own, **counts, "connections": len(state.broker.connections), "queues": rows[:MAX_ROWS], "count": len(rows),
+            "sentence": _forecast_sentence(own, counts, len(state.broker.connections))}
+
+
+def _row(queue: Queue, place: Placement) -> Json:
+    word, sentence = verdict(queue, place)
+    return {"vhost": queue.vhost, "name": queue.name, "messages": int(queue.backlog.count + queue.held),
+            "consumers": len(queue.turns.everyone), "verdict": word, "sentence": sentence}
+
+
+def _forecast_sentence(node: str, counts: Mapping[str, int], connections: int) -> str:
+    if not any(counts.values()):
+        return f"{node} leads no queue; clients connected to it: {connections}"
+    return (f"stopping {node} now: {counts[MOVES]} queues are taken over, {counts[WAITS]} cannot be used until it is back, "
+            f"{counts[LOST]} end; clients connected to it: {connections}")
+
+
+HERE["forecast"] = forecast_here
+
+
+async def show_forecast(call: Call) -> Answer:
+    node, cluster = call.args["node"], call.runtime.cluster
+    if node not in cluster.membership.members:
+        raise not_found()
+    told = await forecast_here(call.state, {}) if node == call.broker.node_name else await cluster.ask(node, "forecast", {})
+    if told is None:
+        raise unavailable(f"node {node} does not answer")
+    return Answer(200, told)

@@ -1,0 +1,176 @@
+"""What the API and the page show of a queue's ring, and what may be done about it: a port of the mirroring.
+
+Rules
+ 1. `placement` is known on every node, from its own copy of what is agreed, and costs nothing.
+ 2. Everything else is asked of the node that leads the queue, and of no other.
+ 3. A queue that is not mirrored has a ring of one. Nothing is invented for it.
+ 4. Items of quarantine and undo are known by an `id`, which stays the same while they are there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
+
+from mirrormq.broker.queue import Queue
+
+
+@dataclass(frozen=True)
+class Member:
+    """One copy. `durable` and `received` are its marks; `lag` is how far its durable mark is behind the leader's end."""
+
+    node: str
+    received: int
+    durable: int
+    is_linked: bool = True
+    lag_entries: int = 0
+    lag_bytes: int = 0
+    sync_done: int | None = None        # messages of a full sync that are there, while there is one
+    sync_total: int | None = None
+
+
+@dataclass(frozen=True)
+class LakeMirror:
+    name: str
+    acknowledged: int
+    lag_entries: int
+    lag_bytes: int
+    seen_ms: int                        # when it was last heard of
+
+
+@dataclass(frozen=True)
+class Ring:
+    """`members` are in sync, leader first; `sentence` says how this view came about, or why there are no mirrors."""
+
+    epoch: int
+    end: int
+    stable: int
+    is_mirrored: bool
+    wanted: int
+    sentence: str
+    members: tuple[Member, ...]
+    learners: tuple[Member, ...] = ()
+    lakes: tuple[LakeMirror, ...] = ()
+
+    @property
+    def leader(self) -> str:
+        return self.members[0].node
+
+
+@dataclass(frozen=True)
+class Failover:
+    """`sentence` is the audit: what was compared, and what it came to."""
+
+    epoch: int
+    time_ms: int
+    old_leader: str
+    new_leader: str
+    sentence: str
+    lost: int = 0
+
+
+@dataclass(frozen=True)
+class QuarantineItem:
+    """Entries that were cut off one node's log, because the new epoch never had them."""
+
+    id: str
+    node: str
+    epoch: int
+    first: int
+    last: int
+    time_ms: int
+    messages: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class UndoItem:
+    """A purge or deletion that can be taken back until `until_ms`."""
+
+    id: str
+    name: str
+    what: str
+    time_ms: int
+    until_ms: int
+    messages: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Who leads a queue, who is in sync behind the leader, who is not yet."""
+
+    leader: str
+    mirrors: tuple[str, ...] = ()
+    learners: tuple[str, ...] = field(default=())
+
+
+class NoSuchItem(Exception):
+    """Nothing is known by that id, or not any more."""
+
+
+class RingView(Protocol):
+    def placement(self, queue: Queue) -> Placement: ...
+
+    async def ring(self, queue: Queue) -> Ring: ...
+
+    async def failovers(self, queue: Queue) -> list[Failover]:
+        """Newest first."""
+        ...
+
+    async def quarantine(self, queue: Queue) -> list[QuarantineItem]: ...
+
+    async def settle_quarantine(self, queue: Queue, item: str, *, requeue: bool) -> int:
+        """Append its live messages to the queue, or throw it away. How many messages; NoSuchItem."""
+        ...
+
+    async def undo_items(self, vhost: str) -> list[UndoItem]:
+        """Of all queues that this node leads, or led when they were deleted."""
+        ...
+
+    async def undo(self, vhost: str, item: str) -> int:
+        """How many messages are back; NoSuchItem."""
+        ...
+
+
+class LoneRings:
+    """For a node that mirrors nothing: every queue is where it is, alone."""
+
+    def __init__(self, node: str) -> None:
+        self._node = node
+
+    def placement(self, queue: Queue) -> Placement:
+        return Placement(queue.home if queue.is_away else self._node)
+
+    async def ring(self, queue: Queue) -> Ring:
+        end = int(queue.builder.next_index) - 1
+        stable = end if not queue.waiters else int(queue.builder.first_index) - 1
+        return Ring(int(queue.builder.epoch), end, stable, is_mirrored=False, wanted=1, sentence=why_alone(queue),
+                    members=(Member(self._node, end, stable),))
+
+    async def failovers(self, queue: Queue) -> list[Failover]:
+        return []
+
+    async def quarantine(self, queue: Queue) -> list[QuarantineItem]:
+        return []
+
+    async def settle_quarantine(self, queue: Queue, item: str, *, requeue: bool) -> int:
+        raise NoSuchItem(item)
+
+    async def undo_items(self, vhost: str) -> list[UndoItem]:
+        return []
+
+    async def undo(self, vhost: str, item: str) -> int:
+        raise NoSuchItem(item)
+
+
+def why_alone(queue: Queue) -> str:
+    if queue.exclusive:
+        return "it has one copy, because it is exclusive: it ends with its connection"
+    if "ha-mode" in queue.effective_policy:
+        return f"policy '{queue.policy}' asks for mirrors, and this node does not mirror"
+    return "it has one copy, because no policy with ha-mode applies to it"
+
+
+def as_json(record: Any) -> dict[str, Any]:
+    return asdict(record)

@@ -1,0 +1,91 @@
+"""Rings, failovers and quarantine of queues, asked of the node that leads each."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from mirrormq.admin.browse import GONE_AWAY, HERE, at_home, queue_here
+from mirrormq.admin.call import Answer, Call, Json, State
+from mirrormq.admin.errors import bad_request, not_authorised, not_found
+from mirrormq.admin.ring_view import NoSuchItem, as_json
+from mirrormq.broker.queue import Queue
+
+NOTHING: Final = "there is nothing by that name any more"
+NO_ITEM: Final[Json] = {"refused": 404, "error": "not_found", "reason": NOTHING}
+DEEDS: Final = {"requeue": True, "discard": False}
+
+
+def _one(call: Call) -> Queue:
+    queue = call.vhost().queues.get(call.args["name"])
+    if queue is None:
+        raise not_found()
+    return queue
+
+
+def require(call: Call, name: str, *operations: str) -> None:
+    allowed = call.broker.authority.allowed
+    if not all(allowed(call.principal.name, call.args["vhost"], "queue", name, operation) for operation in operations):
+        raise not_authorised("Access refused.")
+
+
+async def show_ring(call: Call) -> Answer:
+    return Answer(200, await at_home(call, _one(call), "ring", {}))
+
+
+async def list_failovers(call: Call) -> Answer:
+    return Answer(200, await at_home(call, _one(call), "failovers", {}))
+
+
+async def list_quarantine(call: Call) -> Answer:
+    return Answer(200, await at_home(call, _one(call), "quarantine", {}))
+
+
+async def settle_quarantine(call: Call) -> Answer:
+    """Messages that come back are written to the queue; what is thrown away is lost for good."""
+    queue, action = _one(call), call.need("action")
+    if action not in DEEDS:
+        raise bad_request(["unknown action: requeue or discard", action])
+    require(call, queue.name, "write" if DEEDS[action] else "configure")
+    about = {"item": call.args["item"], "requeue": DEEDS[action]}
+    return Answer(200, await at_home(call, queue, "settle_quarantine", about))
+
+
+# --- on the node that leads the queue -------------------------------------------------------------------------------
+
+
+def _about_queue(tell: Callable[[State, Queue, Json], Awaitable[Any]]) -> Callable[[State, Json], Awaitable[Any]]:
+    async def answer(state: State, about: Json) -> Any:
+        queue = queue_here(state, about)
+        if queue is None:
+            return GONE_AWAY
+        try:
+            return await tell(state, queue, about)
+        except NoSuchItem:
+            return NO_ITEM
+
+    return answer
+
+
+async def _ring(state: State, queue: Queue, _: Json) -> Json:
+    ring = await state.rings.ring(queue)
+    return as_json(ring) | {"leader": ring.leader, "policy": queue.policy or None,
+                            "messages": int(queue.backlog.count + queue.held)}
+
+
+async def _failovers(state: State, queue: Queue, _: Json) -> list[Json]:
+    return [as_json(item) for item in await state.rings.failovers(queue)]
+
+
+async def _quarantine(state: State, queue: Queue, _: Json) -> list[Json]:
+    return [as_json(item) for item in await state.rings.quarantine(queue)]
+
+
+async def _settle(state: State, queue: Queue, about: Json) -> Json:
+    return {"messages": await state.rings.settle_quarantine(queue, about["item"], requeue=about["requeue"])}
+
+
+HERE.update({
+    "ring": _about_queue(_ring), "failovers": _about_queue(_failovers), "quarantine": _about_queue(_quarantine),
+    "settle_quarantine": _about_queue(_settle),
+})  # fmt: skip

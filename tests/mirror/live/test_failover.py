@@ -1,0 +1,97 @@
+"""The leader of a mirrored queue is lost in every way; publishers on the nodes that survive see nothing but a pause.
+
+MIRRORMQ_FAILOVERS says how often; each time the median and the worst pause are printed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from cluster.etcd import etcd_cluster
+from cluster.live.nodes import Node, Nodes, running
+
+from .probe import Fault, probe
+from .rings import declare, eventually, leader_of, mirror, until_in_sync
+
+TIMES = int(os.environ.get("MIRRORMQ_FAILOVERS", "1"))
+pytestmark = [pytest.mark.long, pytest.mark.timeout(120 + 40 * TIMES)]
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+    with running(tmp_path_factory.mktemp("failover")) as nodes:
+        mirror(nodes[0], "ha")
+        yield nodes
+
+
+def fail_over(nodes: Nodes, queue: str, fault: Fault, undo: Fault) -> None:
+    """As often as asked: the fault, the count, and the old leader is a mirror again by itself."""
+    pauses = []
+    for _ in range(TIMES):
+        until_in_sync(nodes, queue)
+        report = probe(nodes, queue, fault)
+        undo(next(node for node in nodes if node.name == report.leader))
+        report.must_be_clean()
+        pauses.append(report.pause)
+        until_in_sync(nodes, queue)
+    print(f"\n{queue}: {len(pauses)} failovers, pause {median(pauses):.2f} s at the median, {max(pauses):.2f} s at worst")
+
+
+def terminate(node: Node) -> None:
+    """Begin a clean stop."""
+    assert node.process is not None
+    node.process.send_signal(signal.SIGTERM)
+
+
+def finish_and_start(node: Node) -> None:
+    node.stop()
+    node.start()
+
+
+def test_a_killed_leader_costs_a_pause_and_nothing_else(nodes: Nodes) -> None:
+    declare(nodes[0], "ha.killed")
+    fail_over(nodes, "ha.killed", Node.kill, Node.start)
+
+
+def test_a_frozen_leader_costs_a_pause_and_nothing_else(nodes: Nodes) -> None:
+    declare(nodes[0], "ha.frozen")
+    fail_over(nodes, "ha.frozen", Node.freeze, Node.thaw)
+
+
+def test_a_leader_that_stops_cleanly_hands_over(nodes: Nodes) -> None:
+    declare(nodes[0], "ha.stopped")
+    fail_over(nodes, "ha.stopped", terminate, finish_and_start)
+
+
+@pytest.mark.parametrize("way", ["cut", "blackhole"])
+def test_a_leader_that_is_cut_off_from_the_others_loses_its_lead_and_comes_back(nodes: Nodes, way: str) -> None:
+    """All links of the third node are dialled by others, through its own line."""
+    for turn in range(TIMES):
+        queue = f"ha.{way}.{turn}"
+        declare(nodes[2], queue)
+        report = None
+        until_in_sync(nodes, queue)
+        try:
+            report = probe(nodes, queue, lambda node: getattr(node.line, way)())
+        finally:
+            nodes[2].line.heal()
+        report.must_be_clean()
+        print(f"\n{queue}: pause {report.pause:.2f} s")
+        nodes.until_whole()
+        until_in_sync(nodes, queue)
+        eventually(lambda queue=queue: leader_of(nodes[2], queue) != nodes[2].name)
+
+
+@pytest.mark.parametrize("way", ["kill", "freeze"])
+def test_with_etcd_too_a_lost_leader_costs_a_pause_and_nothing_else(tmp_path: Path, way: str) -> None:
+    undo = {"kill": Node.start, "freeze": Node.thaw}
+    with etcd_cluster(tmp_path / "etcd", 1) as store, running(tmp_path / "nodes", coordination=store.spec) as nodes:
+        mirror(nodes[0], "ha")
+        declare(nodes[0], "ha.etcd")
+        fail_over(nodes, "ha.etcd", getattr(Node, way), undo[way])
