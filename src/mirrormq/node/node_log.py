@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from mirrormq.broker.broker import Broker
+from mirrormq.broker.queue import Queue
 from mirrormq.broker.recovery import restore_queue
 from mirrormq.log.committer import Committer
 from mirrormq.log.entries import Entry
@@ -45,6 +46,7 @@ class NodeLog(RingLog):
         self._broker: Broker | None = None
         self._rings: Rings | None = None
         self.graves: dict[int, Snapshot | None] = {}    # logs of deleted queues that can be had back, with their last state
+        self.adopt: Callable[[int], Queue | None] = _nobody     # whose an unknown log is
         self.is_new = False                             # nothing was there when it was opened
         self._committer: Committer | None = None
         self._keeping: asyncio.Task[None] | None = None
@@ -70,7 +72,7 @@ class NodeLog(RingLog):
         notes = list(recovery.notes)
         mirrored: dict[int, RecoveredQueue] = {}
         for log_id, found in recovery.queues.items():
-            queue = broker.queues_by_log.get(log_id)
+            queue = broker.queues_by_log.get(log_id) or self.adopt(log_id)
             if log_id in broker.forwarding.mirrored:
                 mirrored[log_id] = found
             elif log_id in self.graves and not found.damage:
@@ -191,6 +193,10 @@ class NodeLog(RingLog):
             self._keeping.cancel()
             await asyncio.gather(self._keeping, return_exceptions=True)
         self.store.close()
+
+
+def _nobody(_log_id: int) -> Queue | None:
+    return None
 
 
 def _complain(task: asyncio.Task[None]) -> None:

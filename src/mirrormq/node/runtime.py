@@ -19,6 +19,7 @@ from mirrormq.broker.connection import RUNNING, Connection
 from mirrormq.broker.journal import Proposal
 from mirrormq.node import deadlines, mirror_keys
 from mirrormq.node.beginning import configure, create_defaults, is_blank
+from mirrormq.node.branches import Branches
 from mirrormq.node.cluster import Cluster
 from mirrormq.node.config import NodeConfig
 from mirrormq.node.config_format import Listener
@@ -78,6 +79,8 @@ class Runtime:
         self.orders = RingOrders(self)
         self.quarantine = QuarantineRoom(self)
         self.undo = Undo(self)
+        self.branches = Branches(self)
+        self.log.adopt = self.branches.adopt
         self.cluster.rings = self.mirroring
         self.log.serve(self.mirroring.rings)
         self.placing = Placing(self.broker, self.cluster, config.queue_master_locator)
@@ -108,6 +111,7 @@ class Runtime:
         await self.cluster.run(self._about())
         self.mirroring.run()
         self.cluster.spawn(self.partition.watch(), "minding partitions", is_vital=True)
+        self.cluster.spawn(self.branches.watch(), "minding branches", is_vital=True)
         if self.config.cluster_rebalance == "timer":
             self.cluster.spawn(mirror_keys.rebalance_by_timer(self), "spreading leads")
         self.schedule()
