@@ -12,6 +12,7 @@ import pytest
 
 from compat.support import unique
 
+from .rabbitmq import RabbitMQ, require_rabbitmq
 from .support import Node, quote
 
 Connect = Callable[..., pika.BlockingConnection]
@@ -74,3 +75,13 @@ def connect(node: Node, vhost: str) -> Iterator[Connect]:
     for connection in opened:
         with suppress(pika.exceptions.AMQPError):
             connection.close()
+
+
+@pytest.fixture(scope="session")
+def rabbit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMQ]:
+    """One RabbitMQ for all comparisons; skips where there is none."""
+    require_rabbitmq()
+    server = RabbitMQ(tmp_path_factory.mktemp("rabbitmq"))
+    server.start()
+    yield server
+    server.stop()

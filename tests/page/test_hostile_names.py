@@ -13,7 +13,7 @@ from .support import Reader
 
 Channel = pika.adapters.blocking_connection.BlockingChannel
 EVIL = "<img src=x onerror=alert(1)>"
-NAMES = (EVIL, "\"><script>alert(2)</script>", "'onmouseover='alert(3)", "javascript:alert(4)", "{{7*7}}${8*8}", "\u202egnp.exe", "../../x", "a%2Fb?c#d")
+NAMES = (EVIL, '"><script>alert(2)</script>', "'onmouseover='alert(3)", "javascript:alert(4)", "{{7*7}}${8*8}", "\u202egnp.exe", "../../x", "a%2Fb?c#d")
 
 
 def injected(reader: Reader) -> int:

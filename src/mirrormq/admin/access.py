@@ -57,9 +57,10 @@ class Principal:
         if not self.is_monitor:
             raise not_authorised("Not monitor user")
 
-    def require_policymaker(self) -> None:
+    def require_policymaker(self, vhost: str = "") -> None:
+        """Everywhere, or in a virtual host that the caller may enter."""
         self.require_management()
-        if not self.is_policymaker:
+        if not self.is_policymaker or (vhost and not self.may_enter(vhost)):
             raise not_authorised("User not authorised to access object")
 
     def require_administrator(self) -> None:

@@ -91,7 +91,7 @@ def readable(call: Call) -> Queue:
 async def at_home(call: Call, queue: Queue, what: str, about: Json) -> Any:
     """The answer of the node that has the queue."""
     about = about | {"vhost": queue.vhost, "name": queue.name}
-    if not queue.is_away:
+    if call.state.broker.serving(queue) is not None:
         told = await HERE[what](call.state, about)
     else:
         told = await call.runtime.cluster.ask(queue.home, what, about)
@@ -113,7 +113,7 @@ async def browse_messages(call: Call) -> Answer:
 def queue_here(state: State, about: Json) -> Queue | None:
     vhost = state.broker.vhosts.get(about["vhost"])
     queue = None if vhost is None else vhost.queues.get(about["name"])
-    return None if queue is None or queue.is_away else queue
+    return None if queue is None else state.broker.serving(queue)
 
 
 GONE_AWAY: Final = {"refused": 404, "error": "Object Not Found", "reason": "Not Found"}

@@ -7,9 +7,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from mirrormq.admin.access import Gate, Principal
+from mirrormq.admin.ages import Ages
 from mirrormq.admin.errors import bad_request, key_missing, missing, not_found
+from mirrormq.admin.mirrors import Mirrors
 from mirrormq.admin.rates import Rates
-from mirrormq.admin.ring_view import LoneRings, RingView
+from mirrormq.admin.ring_office import RingOffice
+from mirrormq.admin.ring_view import RingView
 from mirrormq.admin.sessions import Logins
 from mirrormq.broker.broker import Broker
 from mirrormq.broker.vhost import VirtualHost
@@ -36,8 +39,11 @@ class State:
         self.broker: Broker = runtime.broker
         self.gate = gate
         self.rates = rates
-        self.rings: RingView = LoneRings(runtime.broker.node_name)
+        office = RingOffice(runtime)
+        self.rings: RingView = office
         self.logins: Logins = Logins(runtime.broker.node_name)
+        self.mirrors: Mirrors = office
+        self.ages = Ages()
 
 
 class Call:
@@ -83,6 +89,11 @@ class Call:
         if "vhost" not in self.args and self.principal.is_administrator:
             return None
         return [vhost.name for vhost in self.vhosts()]
+
+    def every(self, name: str) -> list[str]:
+        """All values that the query gives to a name."""
+        several = getattr(self.query, "getall", None)
+        return list(several(name, [])) if several is not None else [self.query[name]] if name in self.query else []
 
     def flag(self, name: str) -> bool:
         return self.query.get(name) == "true"

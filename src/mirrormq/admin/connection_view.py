@@ -89,7 +89,8 @@ def channel_counters(channel: Channel) -> dict[str, int]:
     delivered, no_ack = int(channel.delivered), int(channel.delivered_no_ack)
     return {
         "ack": int(channel.acknowledged), "confirm": int(channel.confirmed), "deliver": delivered,
-        "deliver_get": delivered + no_ack, "deliver_no_ack": no_ack, "drop_unroutable": 0, "get": 0, "get_empty": 0,
+        "deliver_get": delivered + no_ack, "deliver_no_ack": no_ack,
+        "drop_unroutable": int(channel.dropped), "get": 0, "get_empty": 0,
         "get_no_ack": 0, "publish": int(channel.published), "redeliver": 0, "return_unroutable": int(channel.returned),
     }  # fmt: skip
 

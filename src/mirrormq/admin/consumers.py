@@ -102,3 +102,11 @@ CONSUMERS = Consumers()
 
 async def list_consumers(call: Call) -> Answer:
     return await Census(call.state, call.query, CONSUMERS, Scope(vhosts=call.vhost_names())).answer()
+
+
+async def list_in_vhost(call: Call) -> Answer:
+    """Of a virtual host that the caller may not enter, nothing is shown; RabbitMQ refuses nobody here."""
+    vhost = call.vhost()
+    if not call.principal.may_enter(vhost.name):
+        return Answer(200, [])
+    return await list_consumers(call)

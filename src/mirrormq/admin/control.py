@@ -9,16 +9,17 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final
 
-from mirrormq.admin import joining
+from mirrormq.admin import joining, tuning
 from mirrormq.admin.app import START_FAULTS, App, GivenUp
 from mirrormq.admin.call import Json, parse_object
 from mirrormq.admin.errors import ApiError, key_missing
 from mirrormq.cluster.coordination import CoordinationError
 from mirrormq.cluster.keepsake import WrongDirectory
 from mirrormq.node import maintenance
-from mirrormq.node.runtime import StartError
+from mirrormq.node.runtime import Runtime, StartError
 from mirrormq.node.secret import SecretError
 
 Deed = Callable[[App, Json], Awaitable[Json]]
@@ -68,6 +69,16 @@ async def _revive(app: App, _: Json) -> Json:
     return {}
 
 
+async def _tune(deed: Callable[[Runtime, Json], None], app: App, body: Json) -> Json:
+    deed(app.running(), body)
+    return {}
+
+
+async def _resume(app: App, _: Json) -> Json:
+    await tuning.resume(app.running())
+    return {}
+
+
 def _node(body: Json) -> str:
     name = body.get("node")
     if not isinstance(name, str) or not name:
@@ -78,7 +89,9 @@ def _node(body: Json) -> str:
 PREFIX: Final = ("api", "app")
 DEEDS: Final[dict[str, Deed]] = {
     "stop": _stop, "start": _start, "reset": _reset, "force_reset": _force_reset, "join": _join, "forget": _forget,
-    "drain": _drain, "revive": _revive,
+    "drain": _drain, "revive": _revive, "suspend": partial(_tune, tuning.suspend), "resume": _resume,
+    "log_level": partial(_tune, tuning.set_log_level), "disk_limit": partial(_tune, tuning.set_disk_limit),
+    "memory_limit": partial(_tune, tuning.set_memory_limit), "collect": partial(_tune, tuning.collect),
 }  # fmt: skip
 
 

@@ -95,7 +95,7 @@ def _binding(binding: Binding) -> Json:
 
 def _download(call: Call) -> dict[str, str]:
     name = call.query.get("download")
-    return {"content-disposition": f'attachment; filename="{name}"'} if name and '"' not in name else {}
+    return {"content-disposition": f'attachment; filename="{name}"'} if name and name.isprintable() and '"' not in name else {}
 
 
 def show_definitions(call: Call) -> Answer:

@@ -170,6 +170,8 @@ class Plan:
     def _parameter(self, item: Json) -> Step:
         vhost, component, name = self._where(item), self._name(item, "component"), self._name(item)
         value = item.get("value")
+        if component == LIMITS and value == []:
+            value = {}          # RabbitMQ's way to write limits of which the last one was removed
         place = f" ({vhost}/{component}/{name})"
         if component == LIMITS:
             try:

@@ -35,6 +35,8 @@ class Door:
             except TlsError as fault:
                 raise StartError(str(fault)) from None
             await self.server.start(config.management_ssl_ip, config.management_ssl_port, context)
+        if config.prometheus_port is not None:
+            await self.server.start_scrape(config.prometheus_ip, config.prometheus_port)
         self._announce()
         if self._file is None:
             log.warning("no directory for the file by which mirrormqctl finds this node; use --url")

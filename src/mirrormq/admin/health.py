@@ -64,8 +64,19 @@ def virtual_hosts(call: Call) -> Answer:
 
 
 def node_critical(call: Call) -> Answer:
+    """For quorum queues, of which there are none."""
     is_alone = len(call.runtime.cluster.membership.members) == 1
     return Answer(200, OK | {"reason": "single node cluster"} if is_alone else OK)
+
+
+def mirror_critical(call: Call) -> Answer:
+    """Mirrored queues that have no copy in sync but this node's."""
+    critical = call.state.mirrors.critical()
+    if len(call.runtime.cluster.membership.members) == 1 or not critical:
+        return node_critical(call)
+    return _failed("There are classic mirrored queues without online synchronised mirrors", queues=[
+        {"readable_name": f"queue '{queue.name}' in vhost '{queue.vhost}'", "name": queue.name, "virtual_host": queue.vhost,
+         "type": "classic"} for queue in critical])
 
 
 async def node_health(call: Call) -> Answer:

@@ -139,6 +139,8 @@ def _shown_payload(body: bytes, encoding: str) -> Json:
 async def aliveness(call: Call) -> Answer:
     """Declare a queue, publish to it and get the message back."""
     vhost = call.vhost()
+    if not call.broker.authority.vhost_allowed(call.principal.name, vhost.name):
+        raise not_authorised("Access refused.")
     try:
         with Session(call.broker, call.principal.user, vhost) as session:
             await session.do(QueueDeclare(ALIVENESS_QUEUE))

@@ -31,6 +31,16 @@ COUNTS: Final = (
     "io_seek_avg_time", "io_reopen_count", "mnesia_ram_tx_count", "mnesia_disk_tx_count", "msg_store_read_count",
     "msg_store_write_count", "queue_index_write_count", "queue_index_read_count",
 )  # fmt: skip
+ABSENT_MEMORY: Final = (
+    "quorum_ets", "quorum_queue_dlx_procs", "quorum_queue_procs", "stream_queue_coordinator_procs", "stream_queue_procs",
+    "stream_queue_replica_reader_procs",
+)  # fmt: skip
+"""Parts of RabbitMQ's memory that belong to queues of other kinds."""
+GATHERED: Final = (
+    "channel_closed", "channel_consumer_deleted", "connection_closed", "consumer_deleted", "exchange_deleted",
+    "node_node_deleted", "queue_deleted", "vhost_deleted",
+)  # fmt: skip
+"""Events whose statistics RabbitMQ removes later: nothing ever waits here."""
 MECHANISMS: Final = {
     "PLAIN": "SASL PLAIN authentication mechanism", "AMQPLAIN": "QPid AMQPLAIN mechanism",
     "EXTERNAL": "TLS peer verification-based authentication mechanism",
@@ -108,7 +118,7 @@ def _static(runtime: Runtime) -> Json:
         "config_files": [str(file) for file in config.files], "net_ticktime": config.net_ticktime,
         "enabled_plugins": ["rabbitmq_management"], "mem_calculation_strategy": "rss", "ra_open_file_metrics": {},
         "name": broker.node_name, "running": True, "type": "disc", "being_drained": runtime.is_drained,
-        "metrics_gc_queue_length": {},
+        "metrics_gc_queue_length": dict.fromkeys(GATHERED, 0),
     }  # fmt: skip
     return row
 
@@ -156,6 +166,7 @@ def memory_here(runtime: Runtime) -> Json:
     """The ready messages in memory are counted; the rest is the interpreter and everything else."""
     total, windows = resident_memory(), int(runtime.broker.budget.used)
     return {
+        **dict.fromkeys(ABSENT_MEMORY, 0),
         "connection_readers": 0, "connection_writers": 0, "connection_channels": 0, "connection_other": 0,
         "queue_procs": windows, "queue_slave_procs": 0, "plugins": 0, "metrics": 0, "mgmt_db": 0, "mnesia": 0,
         "binary": 0, "msg_index": 0, "code": 0, "atom": 0, "other_proc": max(0, total - windows), "other_ets": 0,

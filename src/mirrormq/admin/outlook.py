@@ -142,7 +142,8 @@ def _messages(count: int) -> str:
 async def forecast_here(state: State, _: Json) -> Json:
     own = state.broker.node_name
     placement = state.rings.placement
-    led = [queue for queue in known_queues(state.broker, Scope()) if not queue.is_away and placement(queue).leader == own]
+    led = [here for queue in known_queues(state.broker, Scope())
+           if (here := state.broker.serving(queue)) is not None and placement(queue).leader == own]
     rows = await in_slices(led, lambda queue: _row(queue, placement(queue)))
     rows.sort(key=lambda row: (SEVERITY[row["verdict"]], -row["messages"]))
     counts = {word: sum(1 for row in rows if row["verdict"] == word) for word in SEVERITY}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import platform
+import re
 from typing import Final
 
 from mirrormq import build_info
 from mirrormq.admin.call import Answer, Call, Json, State, done
-from mirrormq.admin.errors import not_found
+from mirrormq.admin.errors import bad_request, not_found
 from mirrormq.admin.listing import answer_one
 from mirrormq.admin.totals import overview_figures
 from mirrormq.broker.exchange import TYPES
@@ -102,9 +103,18 @@ def list_attempts_by_source(_: Call) -> Answer:
     return Answer(200, [])
 
 
-def rebalance(_: Call) -> Answer:
-    """On a node alone every queue is where it belongs."""
-    return done()
+async def rebalance(call: Call) -> Answer:
+    """The body may narrow it down to some queues, and ask to be told how their leaders are spread then."""
+    patterns = [call.body.get(name, ".*") for name in ("vhost_pattern", "queue_pattern")]
+    for pattern in patterns:
+        try:
+            re.compile(pattern)
+        except (re.error, TypeError, RecursionError, OverflowError):
+            raise bad_request(["invalid_regexp", pattern]) from None
+    shares = await call.state.mirrors.rebalance(*patterns)
+    if not call.boolean("tell", default=False):
+        return done()
+    return Answer(200, [share._asdict() for share in shares])
 
 
 def reset_statistics(call: Call) -> Answer:

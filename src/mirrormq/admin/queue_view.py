@@ -8,9 +8,11 @@ from typing import Final
 
 from mirrormq.admin.call import Json, State
 from mirrormq.admin.consumers import show_consumer
+from mirrormq.admin.mirrors import Ring
 from mirrormq.admin.rates import Span
 from mirrormq.admin.values import from_table
 from mirrormq.broker.backlog import ENTRY_OVERHEAD, PlainBacklog
+from mirrormq.broker.priority import PriorityBacklog
 from mirrormq.broker.queue import Queue
 from mirrormq.wire.properties import decode_properties
 
@@ -74,6 +76,10 @@ class QueueView:
             row["message_stats"] = figures.fields(FLOWS, self._flows)
         return row
 
+    def figures(self, queue: Queue) -> Json:
+        """The numbers alone, without rates."""
+        return queue_counters(queue) | _bytes(queue) | _consumers(queue) | {"head_message_timestamp": _head_timestamp(queue)}
+
     def show_whole(self, queue: Queue) -> Json:
         """The queue alone, with its consumers."""
         row = self.show(queue)
@@ -93,7 +99,7 @@ class QueueView:
         if self._has_totals:
             counters = queue_counters(queue)
             row |= {name: counters[name] for name in LENGTHS}
-        return row | mirrors_of(queue)
+        return row | mirror_fields(self._state.mirrors.ring(queue))
 
     def _static(self, queue: Queue) -> Json:
         row: Json = {
@@ -108,7 +114,7 @@ class QueueView:
         if queue.owner is not None:
             peer = queue.owner.peer
             row["owner_pid_details"] = {"name": queue.owner.name, "peer_host": peer.host, "peer_port": peer.port}
-        return row | mirrors_of(queue)
+        return row | mirror_fields(self._state.mirrors.ring(queue))
 
 
 def show_down(queue: Queue) -> Json:
@@ -124,18 +130,19 @@ def state_of(queue: Queue) -> str:
     return "crashed" if queue.damage else "running"
 
 
-def mirrors_of(queue: Queue) -> Json:
-    """A queue that a policy mirrors shows where, as far as those nodes are up."""
-    if "ha-mode" not in queue.effective_policy:
+def mirror_fields(ring: Ring | None) -> Json:
+    """Where a mirrored queue is: RabbitMQ's fields, and what its ring is doing."""
+    if ring is None:
         return {}
-    forwarding = queue.broker.forwarding
-    front = forwarding.mirrored.get(queue.log_id)
-    if front is None:
-        return {"recoverable_slaves": [], "slave_nodes": [], "synchronised_slave_nodes": []}
-    synced = [node for node in front.holders[1:] if not forwarding.is_gone(node)]
-    learning = [node for node in front.learners if not forwarding.is_gone(node)]
-    recoverable = list(front.holders[1:] + front.learners) if queue.durable else None
-    return {"recoverable_slaves": recoverable, "slave_nodes": synced + learning, "synchronised_slave_nodes": synced}
+    row: Json = {"recoverable_slaves": list(ring.recoverable), "slave_nodes": list(ring.mirrors),
+                 "synchronised_slave_nodes": list(ring.in_sync), "ring": _ring(ring)}
+    synced = [learner.synced for learner in ring.learners if learner.synced is not None]
+    return row | {"sync_messages": min(synced)} if synced else row
+
+
+def _ring(ring: Ring) -> Json:
+    return {"leader": ring.leader, "epoch": ring.epoch, "in_sync": list(ring.in_sync),
+            "learners": [learner._asdict() for learner in ring.learners]}
 
 
 def _bytes(queue: Queue) -> Json:
@@ -173,12 +180,21 @@ def _head_timestamp(queue: Queue) -> int | None:
 
 
 def _backing(queue: Queue) -> Json:
-    return {
+    return _levels(queue) | {
         "delta": ["delta", "undefined", 0, 0, "undefined"], "len": queue.backlog.count,
         "mode": "lazy" if queue.settings.queue_mode == "lazy" else "default",
         "next_deliver_seq_id": queue.delivered_high, "next_seq_id": queue.next_index, "q1": 0, "q2": 0, "q3": 0,
         "q4": queue.backlog.count, "target_ram_count": "infinity", "version": 2,
     }  # fmt: skip
+
+
+def _levels(queue: Queue) -> Json:
+    """How many messages wait in each priority."""
+    backlog = queue.backlog
+    if not isinstance(backlog, PriorityBacklog):
+        return {}
+    return {"priority_lengths": {str(at): len(level.returned) + len(level.window) + len(level.tail) - level.tail_at
+                                 for at, level in enumerate(backlog.levels)}}
 
 
 def _consumers(queue: Queue) -> Json:

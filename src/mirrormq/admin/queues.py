@@ -165,10 +165,10 @@ async def act_for_other(what: str, state: State, about: Json) -> Json:
     return await DEEDS[what](state, queue, about["conditions"])
 
 
-def act_on_queue(call: Call) -> Answer:
-    """Mirrors are always brought in sync by themselves, so there is nothing to start or to cancel."""
-    _one(call)
-    action = call.need("action")
+async def act_on_queue(call: Call) -> Answer:
+    """RabbitMQ answers nothing, whatever came of it; `tell` asks for the word that its command line shows."""
+    queue, action, mirrors = _one(call), call.need("action"), call.state.mirrors
     if action not in ACTIONS:
         raise bad_request(["unknown", action])
-    return done()
+    result = await (mirrors.sync(queue) if action == "sync" else mirrors.cancel_sync(queue))
+    return Answer(200, {"result": result}) if call.boolean("tell", default=False) else done()

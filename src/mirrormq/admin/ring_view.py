@@ -4,7 +4,7 @@ Rules
  1. `placement` is known on every node, from its own copy of what is agreed, and costs nothing.
  2. Everything else is asked of the node that leads the queue, and of no other.
  3. A queue that is not mirrored has a ring of one. Nothing is invented for it.
- 4. Items of quarantine and undo are known by an `id`, which stays the same while they are there.
+ 4. Items of quarantine are known by an `id`, which stays the same while they are there.
 """
 
 from __future__ import annotations
@@ -84,19 +84,6 @@ class QuarantineItem:
 
 
 @dataclass(frozen=True)
-class UndoItem:
-    """A purge or deletion that can be taken back until `until_ms`."""
-
-    id: str
-    name: str
-    what: str
-    time_ms: int
-    until_ms: int
-    messages: int
-    bytes: int
-
-
-@dataclass(frozen=True)
 class Placement:
     """Who leads a queue, who is in sync behind the leader, who is not yet."""
 
@@ -112,7 +99,7 @@ class NoSuchItem(Exception):
 class RingView(Protocol):
     def placement(self, queue: Queue) -> Placement: ...
 
-    async def ring(self, queue: Queue) -> Ring: ...
+    async def show_ring(self, queue: Queue) -> Ring: ...
 
     async def failovers(self, queue: Queue) -> list[Failover]:
         """Newest first."""
@@ -124,51 +111,12 @@ class RingView(Protocol):
         """Append its live messages to the queue, or throw it away. How many messages; NoSuchItem."""
         ...
 
-    async def undo_items(self, vhost: str) -> list[UndoItem]:
-        """Of all queues that this node leads, or led when they were deleted."""
-        ...
-
-    async def undo(self, vhost: str, item: str) -> int:
-        """How many messages are back; NoSuchItem."""
-        ...
-
-
-class LoneRings:
-    """For a node that mirrors nothing: every queue is where it is, alone."""
-
-    def __init__(self, node: str) -> None:
-        self._node = node
-
-    def placement(self, queue: Queue) -> Placement:
-        return Placement(queue.home if queue.is_away else self._node)
-
-    async def ring(self, queue: Queue) -> Ring:
-        end = int(queue.builder.next_index) - 1
-        stable = end if not queue.waiters else int(queue.builder.first_index) - 1
-        return Ring(int(queue.builder.epoch), end, stable, is_mirrored=False, wanted=1, sentence=why_alone(queue),
-                    members=(Member(self._node, end, stable),))
-
-    async def failovers(self, queue: Queue) -> list[Failover]:
-        return []
-
-    async def quarantine(self, queue: Queue) -> list[QuarantineItem]:
-        return []
-
-    async def settle_quarantine(self, queue: Queue, item: str, *, requeue: bool) -> int:
-        raise NoSuchItem(item)
-
-    async def undo_items(self, vhost: str) -> list[UndoItem]:
-        return []
-
-    async def undo(self, vhost: str, item: str) -> int:
-        raise NoSuchItem(item)
-
 
 def why_alone(queue: Queue) -> str:
     if queue.exclusive:
         return "it has one copy, because it is exclusive: it ends with its connection"
     if "ha-mode" in queue.effective_policy:
-        return f"policy '{queue.policy}' asks for mirrors, and this node does not mirror"
+        return f"policy '{queue.policy}' asks for mirrors, and they are about to come"
     return "it has one copy, because no policy with ha-mode applies to it"
 
 

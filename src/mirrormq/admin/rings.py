@@ -68,7 +68,7 @@ def _about_queue(tell: Callable[[State, Queue, Json], Awaitable[Any]]) -> Callab
 
 
 async def _ring(state: State, queue: Queue, _: Json) -> Json:
-    ring = await state.rings.ring(queue)
+    ring = await state.rings.show_ring(queue)
     return as_json(ring) | {"leader": ring.leader, "policy": queue.policy or None,
                             "messages": int(queue.backlog.count + queue.held)}
 

@@ -12,9 +12,12 @@ from mirrormq.admin import (
     consumers,
     definitions,
     exchanges,
+    forecast,
     health,
     messages,
+    metrics,
     nodes,
+    openapi,
     overview,
     pages,
     parameters,
@@ -44,10 +47,13 @@ def monitor(principal: Principal, _: str) -> None:
     principal.require_monitor()
 
 
+def scraper(principal: Principal, _: str) -> None:
+    """Like `monitor`, for what is not JSON."""
+    principal.require_monitor()
+
+
 def policymaker(principal: Principal, vhost: str) -> None:
-    principal.require_policymaker()
-    if vhost:
-        principal.require_vhost(vhost)
+    principal.require_policymaker(vhost)
 
 
 def administrator(principal: Principal, _: str) -> None:
@@ -59,12 +65,22 @@ def member(principal: Principal, vhost: str) -> None:
     principal.require_vhost(vhost)
 
 
+def member_or_monitor(principal: Principal, vhost: str) -> None:
+    if not principal.is_monitor:
+        principal.require_vhost(vhost)
+
+
+NOT_JSON: Final = (anyone, scraper)
 Route = tuple[str, str, Access, Handler]
 
 ROUTES: Final[tuple[Route, ...]] = (
     *page_routes(anyone, member, monitor, administrator),
+    ("GET", "/metrics", scraper, metrics.show_metrics),
+    ("GET", "/metrics/per-object", scraper, metrics.show_per_object),
+    ("GET", "/metrics/detailed", scraper, metrics.show_detailed),
     ("GET", "/api", anyone, pages.to_api_index),
     ("GET", "/api/index.html", anyone, pages.api_index),
+    ("GET", "/api/openapi.json", anyone, openapi.show_openapi),
     ("GET", "/api/auth", anyone, overview.show_auth),
     ("GET", "/api/whoami", management, users.whoami),
     ("GET", "/api/overview", management, overview.show_overview),
@@ -78,6 +94,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     ("GET", "/api/nodes", monitor, nodes.list_nodes),
     ("GET", "/api/nodes/{node}", monitor, nodes.show_node),
     ("GET", "/api/nodes/{node}/memory", monitor, nodes.show_memory),
+    ("GET", "/api/nodes/{node}/stop-forecast", monitor, forecast.show_forecast),
     ("GET", "/api/environment", administrator, nodes.show_environment),
     ("GET", "/api/auth/attempts/{node}", monitor, overview.list_attempts),
     ("GET", "/api/auth/attempts/{node}/source", monitor, overview.list_attempts_by_source),
@@ -96,7 +113,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     ("GET", "/api/channels", management, connections.list_channels),
     ("GET", "/api/channels/{name}", management, connections.show_channel),
     ("GET", "/api/consumers", management, consumers.list_consumers),
-    ("GET", "/api/consumers/{vhost}", member, consumers.list_consumers),
+    ("GET", "/api/consumers/{vhost}", management, consumers.list_in_vhost),
     ("GET", "/api/exchanges", management, exchanges.list_exchanges),
     ("GET", "/api/exchanges/{vhost}", member, exchanges.list_exchanges),
     ("GET", "/api/exchanges/{vhost}/{name}", member, exchanges.show_exchange),
@@ -130,7 +147,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     ("GET", "/api/vhosts/{vhost}/channels", member, connections.list_channels),
     ("POST", "/api/vhosts/{vhost}/start/{node}", administrator, vhosts.start_vhost),
     ("GET", "/api/vhost-limits", management, vhosts.list_limits),
-    ("GET", "/api/vhost-limits/{vhost}", member, vhosts.list_limits),
+    ("GET", "/api/vhost-limits/{vhost}", member_or_monitor, vhosts.list_limits),
     ("PUT", "/api/vhost-limits/{vhost}/{name}", administrator, vhosts.put_limit),
     ("DELETE", "/api/vhost-limits/{vhost}/{name}", administrator, vhosts.delete_limit),
     ("GET", "/api/users", administrator, users.list_users),
@@ -166,12 +183,12 @@ ROUTES: Final[tuple[Route, ...]] = (
     ("DELETE", "/api/global-parameters/{name}", policymaker, parameters.delete_global_parameter),
     ("GET", "/api/policies", management, POLICIES.list_all),
     ("GET", "/api/policies/{vhost}", member, POLICIES.list_all),
-    ("GET", "/api/policies/{vhost}/{name}", member, POLICIES.show_one),
+    ("GET", "/api/policies/{vhost}/{name}", policymaker, POLICIES.show_one),
     ("PUT", "/api/policies/{vhost}/{name}", policymaker, POLICIES.put),
     ("DELETE", "/api/policies/{vhost}/{name}", policymaker, POLICIES.delete),
     ("GET", "/api/operator-policies", management, OPERATOR_POLICIES.list_all),
     ("GET", "/api/operator-policies/{vhost}", member, OPERATOR_POLICIES.list_all),
-    ("GET", "/api/operator-policies/{vhost}/{name}", member, OPERATOR_POLICIES.show_one),
+    ("GET", "/api/operator-policies/{vhost}/{name}", administrator, OPERATOR_POLICIES.show_one),
     ("PUT", "/api/operator-policies/{vhost}/{name}", administrator, OPERATOR_POLICIES.put),
     ("DELETE", "/api/operator-policies/{vhost}/{name}", administrator, OPERATOR_POLICIES.delete),
     ("GET", "/api/aliveness-test/{vhost}", member, messages.aliveness),
@@ -183,6 +200,6 @@ ROUTES: Final[tuple[Route, ...]] = (
     ("GET", "/api/health/checks/port-listener/{port}", management, health.port_listener),
     ("GET", "/api/health/checks/protocol-listener/{protocol}", management, health.protocol_listener),
     ("GET", "/api/health/checks/virtual-hosts", management, health.virtual_hosts),
-    ("GET", "/api/health/checks/node-is-mirror-sync-critical", management, health.node_critical),
+    ("GET", "/api/health/checks/node-is-mirror-sync-critical", management, health.mirror_critical),
     ("GET", "/api/health/checks/node-is-quorum-critical", management, health.node_critical),
 )

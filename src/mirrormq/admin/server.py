@@ -25,8 +25,10 @@ from mirrormq.admin.errors import ApiError, not_found, unavailable
 from mirrormq.admin.listing import encode
 from mirrormq.admin.rates import Rates
 from mirrormq.admin.router import Place, Router, parts_of
-from mirrormq.admin.routes import ROUTES, anyone
+from mirrormq.admin.routes import NOT_JSON, ROUTES, anyone
+from mirrormq.admin.scrape import ScrapeServer
 from mirrormq.admin.sessions import PAGE_HEADER, is_foreign, principal_of
+from mirrormq.admin.shield import HEADERS, OVER_TLS, Patience
 from mirrormq.broker.auth import User
 from mirrormq.node.patience import StoreUnheard
 from mirrormq.node.runtime import Runtime, StartError
@@ -40,10 +42,6 @@ BODY_PATIENCE: Final = 60.0
 STABLE_PATIENCE: Final = 30.0       # seconds that an answer waits for the disk
 STOP_PATIENCE: Final = 2.0
 JSON_KINDS: Final = ("*/*", "application/*", "application/json", "application/bigint")
-HEADERS: Final = {
-    "cache-control": "no-cache", "vary": "accept, accept-encoding, origin", "server": "MirrorMQ",
-    "content-security-policy": "default-src 'none'; frame-ancestors 'none'", "x-content-type-options": "nosniff",
-}  # fmt: skip
 
 
 class AdminServer:
@@ -58,6 +56,8 @@ class AdminServer:
         self._router = Router(ROUTES, self._config.management_path_prefix)
         self._prefix = (*parts_of(self._config.management_path_prefix), *control.PREFIX)
         self._runner: web.AppRunner | None = None
+        self._patience = Patience()
+        self._scrape = ScrapeServer(lambda: self._state)
         app.on_runtime = self.serve
 
     def serve(self, runtime: Runtime | None) -> None:
@@ -86,13 +86,20 @@ class AdminServer:
 
     async def _start_runner(self) -> web.AppRunner:
         application = web.Application(client_max_size=MAX_BODY)
-        application.router.add_route("*", "/{path:.*}", self._serve)
+        application.router.add_route("*", r"/{path:[\s\S]*}", self._serve)     # names may have line ends
         runner = web.AppRunner(application, access_log=None, logger=_silent, handle_signals=False,
                                shutdown_timeout=STOP_PATIENCE)
         await runner.setup()
         return runner
 
+    async def start_scrape(self, host: str, port: int) -> None:
+        """Metrics without a login, at an address of their own."""
+        await self._scrape.start(host, port)
+        if self._scrape.address is not None:
+            self.addresses.append(self._scrape.address)
+
     async def stop(self) -> None:
+        await self._scrape.stop()
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
@@ -100,9 +107,10 @@ class AdminServer:
     @property
     def url(self) -> str:
         """Where a tool on this machine reaches the API; empty before the start."""
-        if not self.addresses:
+        own = [address for address in self.addresses if address[0] in ("http", "https")]
+        if not own:
             return ""
-        protocol, host, port = self.addresses[0]
+        protocol, host, port = own[0]
         if host in ("0.0.0.0", "::"):
             host = "127.0.0.1"
         where = f"[{host}]" if ":" in host else host
@@ -158,9 +166,9 @@ class AdminServer:
             raise ApiError(503, "app_not_running", NEEDS_RUNNING)
         runtime = state.runtime
         runtime.tick()
-        principal = self._principal(request, state, is_needed=access is not anyone)
+        principal = await self._identify(request, state, is_needed=access is not anyone)
         access(principal, place.args.get("vhost", ""))
-        if not _accepts_json(request.headers.get("Accept", "")) and access is not anyone:
+        if not _accepts_json(request.headers.get("Accept", "")) and access not in NOT_JSON:
             raise ApiError(406)
         raw = await _body(request, MAX_BODY if access is not anyone else MAX_STRANGER)
         runtime.tick()
@@ -175,6 +183,25 @@ class AdminServer:
                 await _stable(runtime, before)      # who took time has waited for its own changes: others' may fail
         return answer
 
+    async def _identify(self, request: web.Request, state: State, *, is_needed: bool) -> Principal:
+        """A wrong password is answered the later the more of them came from there."""
+        address, patience = request.remote or "", self._patience
+        if patience.is_full(address):
+            raise ApiError(429, "too_many_attempts", "too many wrong passwords from this address", {"retry-after": "5"})
+        try:
+            principal = self._principal(request, state, is_needed=is_needed)
+        except ApiError as refusal:
+            if refusal.error == "not_authorized":
+                wait = patience.begin(address, asyncio.get_running_loop().time())
+                try:
+                    await asyncio.sleep(wait)
+                finally:
+                    patience.end(address)
+            raise
+        if is_needed:
+            patience.succeeded(address)
+        return principal
+
     def _principal(self, request: web.Request, state: State, *, is_needed: bool) -> Principal:
         if not is_needed:
             return Principal(User(""), state.broker.authority)
@@ -183,7 +210,7 @@ class AdminServer:
         return logged_in or state.gate.identify(header, request.remote or "")
 
     def _respond(self, request: web.Request, answer: Answer) -> web.Response:
-        headers = {**HEADERS, **self._origin(request), **answer.headers}
+        headers = {**HEADERS, **(OVER_TLS if request.secure else {}), **self._origin(request), **answer.headers}
         if PAGE_HEADER in request.headers:
             headers.pop("www-authenticate", None)       # the page asks by itself; a browser would put up its own window
         if answer.body is None:

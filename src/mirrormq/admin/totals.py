@@ -146,5 +146,5 @@ def contexts(runtime: Runtime) -> list[Json]:
     return [
         {"ssl_opts": [], "node": runtime.broker.node_name, "description": "MirrorMQ Management", "path": "/",
          "cowboy_opts": "[]", "ip": address, "port": str(port), "protocol": protocol}
-        for protocol, address, port in runtime.addresses if protocol.startswith("http")
+        for protocol, address, port in runtime.addresses if protocol in ("http", "https")
     ]

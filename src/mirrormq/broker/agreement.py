@@ -69,6 +69,7 @@ def settle(broker: Broker, proposals: list[Proposal]) -> None:
             _failed(broker, proposal)
         if proposal.sequel is not None and proposal.state != UNHEARD:
             journal.propose(proposal.sequel)        # one that was lost may have held before; the sequel knows whether it did
+    broker.agreed_events.tell(proposals)
     ready = [waiting for waiting in broker.awaiting if waiting.last <= journal.settled]
     broker.awaiting = [waiting for waiting in broker.awaiting if waiting.last > journal.settled]
     for waiting in ready:

@@ -10,12 +10,14 @@ from typing import Final
 from mypy_extensions import i64
 
 from mirrormq.broker import handshake, publishing, registry
+from mirrormq.broker.agreed_events import AgreedEvents
 from mirrormq.broker.auth import Authority
 from mirrormq.broker.backlog import Budget
 from mirrormq.broker.channel import Channel
 from mirrormq.broker.connection import RUNNING, Connection
 from mirrormq.broker.delayed import Delays
 from mirrormq.broker.dispatch import dispatch
+from mirrormq.broker.events import Events
 from mirrormq.broker.exchange import Exchange
 from mirrormq.broker.forward.forwarding import Forwarding
 from mirrormq.broker.host import Host, Limits
@@ -31,6 +33,7 @@ from mirrormq.broker.records import Records
 from mirrormq.broker.route import Route
 from mirrormq.broker.stability import StabilityQueue
 from mirrormq.broker.stopping import seal_queues, stop_queue
+from mirrormq.broker.tracing import Tracer
 from mirrormq.broker.vhost import VirtualHost
 from mirrormq.wire.errors import AMQPError, NotAllowed
 from mirrormq.wire.methods import ChannelOpenOk, ConnectionBlocked, ConnectionUnblocked, Method
@@ -86,6 +89,9 @@ class Broker:
         self.alarms: dict[str, str] = {}
         self.is_busy: bool = False          # the disk is behind: publishers wait
         self.counters: dict[str, int] = {}
+        self.tracer: Tracer | None = None           # while a virtual host is traced
+        self.events: Events = Events(self)
+        self.agreed_events: AgreedEvents = AgreedEvents(self)
 
     # --- the turn ---------------------------------------------------------------------------------------------
 
@@ -222,11 +228,13 @@ class Broker:
     def on_connected(self, connection: Connection) -> None:
         self.connections[connection] = None
         self.count("connection_created", 1)
+        self.events.connection("connection.created", connection)
 
     def forget_connection(self, connection: Connection) -> None:
         if connection in self.connections:
             del self.connections[connection]
             self.count("connection_closed", 1)
+            self.events.connection("connection.closed", connection)
 
     def count_connections(self, vhost: VirtualHost | None = None, user: str = "") -> int:
         if vhost is not None:
@@ -259,6 +267,7 @@ class Broker:
         channel = Channel(connection, number)
         connection.channels[number] = channel
         self.count("channel_created", 1)
+        self.events.channel("channel.created", channel)
         channel.send(ChannelOpenOk())
 
     def count(self, name: str, more: int) -> None:
@@ -269,7 +278,9 @@ class Broker:
         self.count("publish", channel.published)
         self.count("confirm", channel.confirmed)
         self.count("return_unroutable", channel.returned)
+        self.count("drop_unroutable", channel.dropped)
         self.count("channel_closed", 1)
+        self.events.channel("channel.closed", channel)
 
     def count_queue(self, queue: Queue) -> None:
         for name, more in (("deliver", queue.delivered), ("deliver_no_ack", queue.delivered_no_ack), ("get", queue.got),
@@ -356,11 +367,23 @@ class Broker:
     def stop_queue(self, queue: Queue, fault: Exception) -> None:
         stop_queue(self, queue, fault)
 
+    def goes_nowhere(self, channel: Channel, message: Message, *, mandatory: bool) -> None:
+        if mandatory:
+            publishing.return_message(channel, message, 312, "NO_ROUTE")
+        else:
+            channel.dropped += 1
+
     def return_message(self, channel: Channel, message: Message, code: int, text: str) -> None:
         publishing.return_message(channel, message, code, text)
 
     def dead_letter(self, queue: Queue, message: Message, reason: str, reason_code: i64) -> bool:
         return publishing.dead_letter(self, queue, message, reason, reason_code)
+
+    def mind_tracing(self) -> None:
+        if not any(vhost.tracing for vhost in self.vhosts.values()):
+            self.tracer = None
+        elif self.tracer is None:
+            self.tracer = Tracer(self)
 
     def forget_routes(self) -> None:
         """Exchanges, bindings, queues or permissions changed: every kept route is worked out anew."""

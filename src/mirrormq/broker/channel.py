@@ -92,6 +92,7 @@ class Channel:
         self.delivered_no_ack: i64 = 0
         self.acknowledged: i64 = 0
         self.returned: i64 = 0
+        self.dropped: i64 = 0
 
     # --- publishing -------------------------------------------------------------------------------------------
 
@@ -127,8 +128,7 @@ class Channel:
             if not queues[0].publish(message, barrier) and barrier is not None:
                 barrier.refuse(self.sequence)
         elif count == 0:
-            if route.mandatory:
-                self.connection.broker.return_message(self, message, 312, "NO_ROUTE")
+            self.connection.broker.goes_nowhere(self, message, mandatory=route.mandatory)
         else:
             refused = False
             for queue in queues:
@@ -395,6 +395,7 @@ class Channel:
     def drop_consumer(self, consumer: Consumer) -> None:
         self.consumers.pop(consumer.tag, None)
         consumer.queue.remove_consumer(consumer)
+        self.connection.broker.events.consumer("consumer.deleted", consumer)
 
 
 __all__ = ["CONFIRM", "PLAIN", "TRANSACTION", "Channel", "ConfirmBarrier", "Delivery"]

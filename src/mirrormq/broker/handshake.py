@@ -107,11 +107,13 @@ def _start(connection: Connection, method: ConnectionStartOk) -> None:
     try:
         connection.user = _login(connection, method)
     except LoginRefused as refusal:
+        connection.broker.events.connection("user.authentication.failure", connection)
         _refuse(connection, str(refusal))
         return
     except (AMQPError, ValueError) as fault:
         connection.end(f"login by {method.mechanism} could not be understood: {fault}")
         return
+    connection.broker.events.connection("user.authentication.success", connection)
     limits = connection.broker.limits
     connection.state = EXPECTS_TUNE_OK
     connection.frame_limit = limits.frame_max or UNLIMITED

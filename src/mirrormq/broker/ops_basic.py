@@ -76,6 +76,7 @@ def on_consume(channel: Channel, method: BasicConsume) -> None:
     if not method.no_wait:
         channel.send(BasicConsumeOk(tag))
     queue.add_consumer(consumer)
+    channel.connection.broker.events.consumer("consumer.created", consumer)
 
 
 def _shard_or_queue(channel: Channel, name: str) -> str:
@@ -137,6 +138,7 @@ def on_get(channel: Channel, method: BasicGet) -> None:
     elif later.outstanding:
         channel.suspend()
     else:
+        channel.connection.broker.count("get_empty", 1)
         channel.send(BasicGetEmpty())
 
 
@@ -150,6 +152,9 @@ def _hand_over(channel: Channel, queue: Queue, message: Message, *, no_ack: bool
         queue.got += 1
         queue.hold(message)
         channel.unacked[tag] = Delivery(tag, message, queue, None, channel.connection.broker.now)
+    tracer = channel.connection.broker.tracer
+    if tracer is not None:
+        tracer.delivered(queue, channel, message)
     answer = BasicGetOk(tag, message.exchange(), message.routing_key(), queue.backlog.count, redelivered=message.redelivered)
     channel.send(answer)
     channel.put_content(message.content)

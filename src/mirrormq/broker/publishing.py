@@ -47,7 +47,7 @@ def route_publish(connection: Connection, method: Method) -> Route:
     broker.check_topic(connection, exchange, method.routing_key, "write")
     if method.immediate:
         raise NotImplementedFault("immediate=true")
-    special = depends_on_headers(exchange, vhost.exchanges.get) or method.routing_key.startswith(DIRECT_REPLY)
+    special = vhost.tracing or depends_on_headers(exchange, vhost.exchanges.get) or method.routing_key.startswith(DIRECT_REPLY)
     queues = [] if special else find_queues(vhost, exchange, Envelope([method.routing_key]))
     return Route(exchange, method.routing_key, address_of(method.exchange, method.routing_key), queues,
                  mandatory=method.mandatory, special=special)
@@ -85,6 +85,8 @@ def _send_on(channel: Channel, way: Route, message: Message, keys: list[str], ba
         _reply(channel, way, message)
         return
     queues = find_queues(vhost, way.exchange, envelope_of(way.exchange, message, keys))
+    if broker.tracer is not None and vhost.tracing:
+        broker.tracer.published(channel, vhost, message, keys, queues)
     way.exchange.published_in += 1
     way.exchange.published_out += len(queues)
     if channel.transaction is not None:
@@ -180,6 +182,7 @@ def dead_letter(broker: Broker, queue: Queue, message: Message, reason: str, rea
     exchange = None if vhost is None or name is None else vhost.exchanges.get(name)
     if vhost is None or exchange is None:
         return False
+    broker.count(f"letters_{reason}", 1)
     instead = queue.settings.dead_letter_routing_key
     copies = (copies_of(message.info, "CC") or []) if message.info.copies else []
     published = [message.routing_key(), *copies]

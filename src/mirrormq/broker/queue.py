@@ -65,15 +65,12 @@ class Queue(QueueLog):
         self.got_no_ack: i64 = 0
         self.redelivered: i64 = 0
         self.acknowledged: i64 = 0
-        self.idle_since: i64 = broker.now
 
     def _new_backlog(self, settings: QueueSettings) -> Backlog:
         broker = self.broker
-        backlog: Backlog
-        if settings.max_priority > 0:
-            backlog = PriorityBacklog(broker.log, broker.infos, broker.budget, settings.max_priority)
-        else:
-            backlog = PlainBacklog(broker.log, broker.infos, broker.budget)
+        levels = settings.max_priority
+        backlog: Backlog = PriorityBacklog(broker.log, broker.infos, broker.budget, levels) if levels > 0 \
+            else PlainBacklog(broker.log, broker.infos, broker.budget)
         backlog.log_id = self.log_id
         backlog.ttl = settings.message_ttl
         backlog.writer = self
@@ -141,6 +138,7 @@ class Queue(QueueLog):
         """Hand ready messages to consumers that can take them."""
         backlog = self.backlog
         now = self.broker.now
+        tracer = self.broker.tracer
         while backlog.count:
             consumer = self._taker()
             if consumer is None:
@@ -163,6 +161,8 @@ class Queue(QueueLog):
                 self.redelivered += 1
             if message.index >= self.delivered_high:
                 self.delivered_high = message.index + 1
+            if tracer is not None:
+                tracer.delivered(self, consumer.channel, message)
             consumer.channel.deliver(consumer, message)
             if self.held > HELD_WINDOW and message.logged:
                 message.content = b""       # the log has it; it is read again if it comes back

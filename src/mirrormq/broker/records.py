@@ -105,6 +105,7 @@ class Records:
         vhost.description = record["description"]
         vhost.tags = record["tags"]
         vhost.tracing = record["tracing"]
+        broker.mind_tracing()
         vhost.limits = record["limits"]
 
     def _drop_vhost(self, vhost: VirtualHost) -> None:
@@ -122,6 +123,7 @@ class Records:
         for parameter in [parameter for parameter in broker.parameters if parameter[1] == vhost.name]:
             del broker.parameters[parameter]
         del broker.vhosts[vhost.name]
+        broker.mind_tracing()
 
     def _policy(self, vhost: str, name: str, record: Record | None, *, operator: bool) -> None:
         store = self.broker.operator_policies if operator else self.broker.policies

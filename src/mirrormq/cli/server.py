@@ -6,7 +6,6 @@ import logging
 import os
 import signal
 import sys
-from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 import click
@@ -16,6 +15,7 @@ from mirrormq import __version__, is_compiled
 from mirrormq.admin.app import START_FAULTS, App, GivenUp
 from mirrormq.admin.door import Door
 from mirrormq.node.config import ConfigError, NodeConfig, load_config
+from mirrormq.node.logs import start_logging
 from mirrormq.node.resources import keep_memory
 from mirrormq.node.runtime import Runtime
 
@@ -39,7 +39,7 @@ def server(file: Path | None, **options: object) -> None:
         config = load_config(file, os.environ, options)
     except ConfigError as problems:
         raise SystemExit(_complaint(str(problems))) from None
-    _start_logging(config)
+    start_logging(config)
     sys.setswitchinterval(0.0002)
     try:
         uvloop.run(_serve(config))
@@ -49,31 +49,6 @@ def server(file: Path | None, **options: object) -> None:
 
 def _complaint(text: str) -> str:
     return f"mirrormq cannot start:\n{text}"
-
-
-def _start_logging(config: NodeConfig) -> None:
-    handlers: list[logging.Handler] = []
-    if config.log_console or not config.log_file:
-        console = logging.StreamHandler(sys.stderr)
-        console.setLevel(_level(config.log_console_level))
-        handlers.append(console)
-    if config.log_file:
-        path = (config.log_dir or config.data_dir) / config.log_file
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = RotatingFileHandler(path, maxBytes=config.log_file_rotation_size, backupCount=config.log_file_rotation_count,
-                                   encoding="utf-8", errors="backslashreplace")     # names may be any bytes
-        file.setLevel(_level(config.log_file_level))
-        handlers.append(file)
-    for handler in handlers:
-        handler.setFormatter(logging.Formatter("%(asctime)s [%(levelname)s] %(message)s"))
-    logging.basicConfig(level=min(handler.level for handler in handlers), handlers=handlers)
-
-
-def _level(name: str) -> int:
-    """RabbitMQ's levels; `none` is above everything that is ever said."""
-    if name == "none":
-        return logging.CRITICAL + 1
-    return logging.getLevelNamesMapping().get(name.upper(), logging.INFO)
 
 
 async def _serve(config: NodeConfig) -> None:

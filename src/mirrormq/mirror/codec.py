@@ -37,7 +37,7 @@ HEAD: Final = Struct("<BQQ")
 HEAD_SIZE: Final = 17
 ENTRIES: Final = Struct("<BQQQQQB")
 ENTRIES_SIZE: Final = 42
-MARK: Final = Struct("<BQQQQBQ")
+MARK: Final = Struct("<BQQQQBQQ")
 
 K_ENTRIES: Final = 1
 K_MARK: Final = 2
@@ -68,7 +68,8 @@ def encode(queue: int, message: Message) -> bytes:
         )
         return head + batch.data
     if isinstance(message, Mark):
-        return MARK.pack(K_MARK, queue, message.epoch, message.durable, message.received, message.whole, message.base)
+        return MARK.pack(K_MARK, queue, message.epoch, message.durable, message.received, message.whole, message.base,
+                         message.filled)
     return _encode_cold(queue, message)
 
 
@@ -127,8 +128,8 @@ def _decode(data: bytes) -> tuple[int, Message]:
         batch = Batch(chunk.epoch, chunk.first_index, chunk.count, data[ENTRIES_SIZE:], waits != 0)
         return queue, Entries(epoch, nonce, batch, stable, received)
     if kind == K_MARK:
-        _, queue, epoch, durable, received, whole, base = MARK.unpack_from(data)
-        return queue, Mark(epoch, durable, received, whole != 0, base)
+        _, queue, epoch, durable, received, whole, base, filled = MARK.unpack_from(data)
+        return queue, Mark(epoch, durable, received, whole != 0, base, filled)
     _, queue, epoch = HEAD.unpack_from(data)
     return queue, _decode_cold(kind, epoch, data)
 

@@ -147,6 +147,9 @@ class NodeConfig:
     management_cors_origins: tuple[str, ...] = ()
     collect_statistics_interval_ms: int = 5000
 
+    prometheus_port: int | None = None
+    prometheus_ip: str = ""
+    prometheus_per_object: bool = False
     log_dir: Path | None = None
     log_file: str | None = None
     log_file_level: str = "info"

@@ -42,7 +42,8 @@ NO_EFFECT: Final[tuple[tuple[str, str], ...]] = (
     (
         "statistics are always collected, and in one way",
         "collect_statistics management.rates_mode management.sample_retention_policies.* management_agent.* "
-        "management.db_cache_multiplier management.disable_stats management.enable_queue_totals prometheus.*",
+        "management.db_cache_multiplier management.disable_stats management.enable_queue_totals "
+        "prometheus.ssl.* prometheus.filter_aggregated_queue_metrics_pattern",
     ),
     (
         "the management listener takes its own measures",
@@ -52,7 +53,7 @@ NO_EFFECT: Final[tuple[tuple[str, str], ...]] = (
         "management.headers.content_type_options|xss_protection|frame_options management.cors.max_age",
     ),
     (
-        "log lines have one form and go to the console or one file",
+        "the log goes to the console or to one file, as lines or as JSON with fixed fields",
         "log.console.stdio|use_colors log.console.color_esc_seqs.* log.console|file.formatter.* "
         "log.file.rotation.date|compress log.exchange log.exchange.* log.syslog log.syslog.* log.journald "
         "log.journald.* log.federation|upgrade|ra|prelaunch|feature_flags|osiris.level "

@@ -202,6 +202,9 @@ KEYS: Final[tuple[Key, ...]] = (
     *_tls_keys("management.ssl", "management_tls"),
     Key("management.path_prefix", text, "management_path_prefix"),
     Key("management.cors.allow_origins.$n", text, "management_cors_origins", "values"),
+    Key("prometheus.tcp.port", _PORT, "prometheus_port"),
+    Key("prometheus.tcp.ip", address, "prometheus_ip"),
+    Key("prometheus.return_per_object_metrics", flag, "prometheus_per_object"),
     Key("collect_statistics_interval", integer(1), "collect_statistics_interval_ms"),
     # Log
     Key("log.dir", path, "log_dir"),

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mirrormq.node.runtime import Runtime
 
 Json = dict[str, Any]
+QUESTION = "quarantine_room"
 PATIENCE = 60.0
 
 
@@ -76,7 +77,7 @@ class QuarantineRoom:
     async def listed(self, front: AwayQueue) -> list[Json]:
         """Of all nodes that can be asked, oldest first."""
         about = {"do": "list", "id": front.log_id}
-        told = await self._runtime.cluster.ask_all("quarantine", about)
+        told = await self._runtime.cluster.ask_all(QUESTION, about)
         items = [item for answer in [await self.answer(about), *told.values()] for item in answer]
         return sorted(items, key=lambda item: int(item["time_ms"]))
 
@@ -87,7 +88,7 @@ class QuarantineRoom:
         if node == self._runtime.broker.node_name:
             told = await self.answer(about)
         else:
-            told = await self._runtime.cluster.ask(node, "quarantine", about)
+            told = await self._runtime.cluster.ask(node, QUESTION, about)
         if told is None:
             raise NoSuchItem(item)
         return int(told)

@@ -24,6 +24,7 @@ from mirrormq.mirror.machine.state import LEADER, ROLES
 if TYPE_CHECKING:
     from mirrormq.node.runtime import Runtime
 
+QUESTION: Final = "ring_orders"
 LOCK: Final = "rebalance"
 MOVING: Final = 5.0             # seconds that a move may take
 OK: Final = "ok"
@@ -53,7 +54,7 @@ class RingOrders:
         about = {"do": what, "id": front.log_id, **more}
         if front.home == self._broker.node_name:
             return await self.answer(about)
-        return await self._cluster.ask(front.home, "ring", about)
+        return await self._cluster.ask(front.home, QUESTION, about)
 
     async def answer(self, about: Json) -> Any:
         """This node is asked, perhaps by another."""
@@ -190,7 +191,7 @@ class RingOrders:
         """Where each holder stands, by its own word."""
         nodes: Sequence[str] = [*front.holders, *front.learners]
         about = {"do": "standpoint", "id": front.log_id}
-        asked = [self.answer(about) if node == self._broker.node_name else self._cluster.ask(node, "ring", about)
+        asked = [self.answer(about) if node == self._broker.node_name else self._cluster.ask(node, QUESTION, about)
                  for node in nodes]
         told = await asyncio.gather(*asked)
         return {node: answer for node, answer in zip(nodes, told, strict=True) if isinstance(answer, dict)}

@@ -13,9 +13,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-from mirrormq.broker import agreement, rules
+from mirrormq.broker import agreement, registry, rules
 from mirrormq.broker.broker import Broker
 from mirrormq.broker.connection import RUNNING, Connection
+from mirrormq.broker.events import EVENT
 from mirrormq.broker.journal import Proposal
 from mirrormq.node import deadlines, mirror_keys
 from mirrormq.node.beginning import configure, create_defaults, is_blank
@@ -71,6 +72,7 @@ class Runtime:
         self._trimmed_at = 0
         self._is_busy = False
         self._alarms_elsewhere: dict[str, dict[str, str]] = {}
+        self._told_alarms: set[str] = set()
         self.log = NodeLog(config.data_dir / "log", self._durable, self._log_fault, self._disk_is_behind)
         self.broker = Broker(NodeHost(self), self.log, config.node_name, int(time.time() * 1000))
         self.log.attach(self.broker)
@@ -116,6 +118,8 @@ class Runtime:
             self.cluster.spawn(mirror_keys.rebalance_by_timer(self), "spreading leads")
         self.schedule()
         await self.agreed(0)
+        self.broker.agreed_events.remember()
+        await self._offer_events()
         self.alarms.start(self._loop)
         self._beat_later()
 
@@ -123,6 +127,15 @@ class Runtime:
         listeners = self.config.tcp_listeners
         return {"version": self.broker.version, "amqp_port": listeners[0].port if listeners else None,
                 "http_port": self.config.management_port}
+
+    async def _offer_events(self) -> None:
+        """The exchange that events go to is in the default virtual host, if there is one."""
+        self.broker.events.vhost = self.config.default_vhost
+        vhost = self.broker.vhosts.get(self.config.default_vhost)
+        if vhost is not None and EVENT not in vhost.exchanges:
+            registry.create_exchange(self.broker, vhost, EVENT, "topic", durable=True, auto_delete=False, internal=True,
+                                     arguments={})
+            await self.agreed(0)
 
     async def listen(self) -> None:
         """Let clients in, at all addresses or none. What they are to find must be there by now."""
@@ -135,7 +148,7 @@ class Runtime:
                 for listener in self.config.ssl_listeners:
                     await self._listen_at(listener, context)
         except BaseException:
-            self._close_listeners()
+            self.close_listeners()
             raise
 
     async def listen_again(self) -> str:
@@ -146,7 +159,7 @@ class Runtime:
             return str(fault)
         return ""
 
-    def _close_listeners(self) -> None:
+    def close_listeners(self) -> None:
         while self._servers:
             self._servers.pop().close()
 
@@ -181,7 +194,7 @@ class Runtime:
 
     async def turn_out(self, reason: str) -> None:
         """Close the listeners, then all clients, with a word to those who hear it."""
-        self._close_listeners()
+        self.close_listeners()
         self.tick()
         for connection in list(self.broker.connections):
             if connection.state == RUNNING:
@@ -196,7 +209,7 @@ class Runtime:
     async def abandon(self) -> None:
         """Let go of everything, also after a start that went only half the way."""
         self.is_stopping = True
-        self._close_listeners()
+        self.close_listeners()
         for client in list(self._clients):
             client.abort()
         for timer in (self._beat, self._timer, *self._closings.values()):
@@ -359,7 +372,17 @@ class Runtime:
     def _alarms_changed(self, alarms: dict[str, str], *, is_busy: bool) -> None:
         self.cluster.set_alarms(alarms)
         self._is_busy = is_busy
+        self._tell_alarms(set(alarms))
         self._set_alarms()
+
+    def _tell_alarms(self, names: set[str]) -> None:
+        events = self.broker.events
+        if events.is_heard():
+            changes = [("alarm.set", name) for name in names - self._told_alarms]
+            changes += [("alarm.cleared", name) for name in self._told_alarms - names]
+            for event, name in changes:
+                events.tell(event, {"name": name, "node": self.broker.node_name})
+        self._told_alarms = names
 
     def _others_alarms(self, by_node: dict[str, dict[str, str]]) -> None:
         """An alarm on one node holds up publishers on all: their messages may go there."""

@@ -52,6 +52,18 @@ def revive(context: Context) -> None:
     _do(context, "revive")
 
 
+def force_boot(context: Context) -> None:
+    """A node starts without waiting for others, so nothing has to be forced."""
+    _require_stopped(context)
+    context.out.banner(f"Forcing boot for node {context.node} ...")
+
+
+def post_upgrade(context: Context) -> None:
+    context.out.banner("Executing post upgrade checks...")
+    context.client.change("POST", "/api/rebalance/queues", {})
+    context.done()
+
+
 def _require_stopped(context: Context) -> None:
     """Before anything is said, as RabbitMQ does it; the node checks once more."""
     if context.client.get("/api/app")["state"] != "stopped":

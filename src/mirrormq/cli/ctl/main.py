@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from mirrormq.cli.ctl import grammar, usage
+from mirrormq.cli.ctl import completion, grammar, usage
 from mirrormq.cli.ctl.catalogue import BY_NAME, Command
 from mirrormq.cli.ctl.context import Context
 from mirrormq.cli.ctl.faults import OK, USAGE, Failure, Misuse, WrongState
@@ -28,6 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def run(given: list[str]) -> int:
+    if given and given[0] == "autocomplete":
+        return _autocomplete(given[1:])
     line = grammar.parse(given)
     if not line.words:
         print(usage.overview(), file=sys.stderr)
@@ -75,6 +77,16 @@ def _carry_out(command: Command, context: Context) -> None:
         context.out.flush()
         raise
     context.out.flush()
+
+
+def _autocomplete(words: list[str]) -> int:
+    """Without an interpretation of the words: they may be half a command line. `--` stands before the word to complete."""
+    if "--" in words:
+        at = len(words) - 1 - words[::-1].index("--")
+        words = words[:at] + (words[at + 1:] or [""])
+    for word in completion.complete(words):
+        print(word)
+    return OK
 
 
 def _help(words: list[str], values: grammar.Values) -> int:

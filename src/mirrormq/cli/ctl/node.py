@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import ssl
 import time
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +18,7 @@ from mirrormq.cli.ctl.terms import cell, term
 UNITS: Final = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 PURPOSES: Final = {
     "amqp": "AMQP 0-9-1", "amqp/ssl": "AMQP 0-9-1 over TLS", "http": "HTTP API", "https": "HTTP API over TLS (HTTPS)",
-    "clustering": "inter-node communication",
+    "clustering": "inter-node communication", "http/prometheus": "Prometheus exporter API over HTTP",
 }  # fmt: skip
 START_PATIENCE: Final = 300.0
 STOP_PATIENCE: Final = 120.0
@@ -136,6 +137,10 @@ def _status_document(overview: dict[str, Any], node: dict[str, Any], vhosts: int
                              "total_limit": node["fd_total"], "total_used": node["fd_used"]},
         "is_under_maintenance": node["being_drained"], "listeners": listeners_of(overview), "log_files": node["log_files"],
         "memory": {"strategy": "rss", "total": {"rss": node["mem_used"]}}, "net_ticktime": node["net_ticktime"],
+        "crypto_lib_version": ssl.OPENSSL_VERSION, "enabled_plugin_file": "", "raft_data_directory": "",
+        "processes": {"limit": node["proc_total"], "used": node["proc_used"]},
+        "release_series_support_status": overview["release_series_support_status"],
+        "vm_memory_calculation_strategy": "rss", "vm_memory_high_watermark_setting": {"absolute": node["mem_limit"]},
         "os": "Linux", "pid": int(node["os_pid"]), "product_name": overview["product_name"],
         "product_version": overview["product_version"], "rabbitmq_version": overview["rabbitmq_version"],
         "run_queue": node["run_queue"], "totals": {"connection_count": totals["connections"],
@@ -179,6 +184,12 @@ def await_startup(context: Context) -> None:
             name = context.client.target.node or context.client.target.url
             raise Failure(TEMPORARY, f"Error: operation await_startup on node {name} timed out.", is_bare=True)
         time.sleep(0.1)
+
+
+def wait(context: Context) -> None:
+    """The file with a process number, which RabbitMQ wants here, is not needed."""
+    context.out.banner(f"Waiting for node {context.node} ...", at_once=True)
+    await_startup(context)
 
 
 def _state(context: Context) -> str:

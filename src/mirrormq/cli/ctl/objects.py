@@ -8,7 +8,7 @@ from typing import Any, Final
 from mirrormq.cli.ctl.client import part
 from mirrormq.cli.ctl.context import Context
 from mirrormq.cli.ctl.faults import Misuse
-from mirrormq.cli.ctl.terms import Arguments, pid
+from mirrormq.cli.ctl.terms import Arguments, Pids, pid
 
 Source = dict[str, Any]
 Column = Callable[[Source], object]
@@ -27,6 +27,11 @@ def _columns(*names: str) -> dict[str, Column]:
 
 def _arguments(name: str) -> Column:
     return lambda row: Arguments(row.get(name) or {})
+
+
+def _pids(name: str) -> Column:
+    """Of the copies on these nodes; empty for a queue that is not mirrored."""
+    return lambda row: Pids(row[name], f"{row['vhost']} {row['name']}") if name in row else ""
 
 
 def _owner_pid(row: Source) -> str:
@@ -51,9 +56,10 @@ QUEUES: Final[dict[str, Column]] = _columns(
     "owner_pid": _owner_pid, "exclusive_consumer_pid": lambda _: "",
     "leader": lambda row: row["node"], "members": lambda row: [row["node"], *row.get("slave_nodes", [])],
     "online": lambda row: [row["node"], *row.get("slave_nodes", [])],
-    "slave_pids": lambda row: row.get("slave_nodes", ""), "mirror_pids": lambda row: row.get("slave_nodes", ""),
-    "synchronised_slave_pids": lambda row: row.get("synchronised_slave_nodes", ""),
-    "synchronised_mirror_pids": lambda row: row.get("synchronised_slave_nodes", ""),
+    "slave_pids": _pids("slave_nodes"), "mirror_pids": _pids("slave_nodes"),
+    "synchronised_slave_pids": _pids("synchronised_slave_nodes"), "synchronised_mirror_pids": _pids("synchronised_slave_nodes"),
+    "recoverable_slaves": lambda row: row.get("recoverable_slaves") or "",
+    "recoverable_mirrors": lambda row: row.get("recoverable_slaves") or "",
 }  # fmt: skip
 EXCHANGES: Final[dict[str, Column]] = _columns("name", "type", "durable", "auto_delete", "internal") | {
     "arguments": _arguments("arguments"), "policy": lambda row: row.get("policy") or "",

@@ -7,22 +7,33 @@ people: `--quiet` leaves them out, `--silent` the header of a table too; JSON an
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from mirrormq.cli.ctl.terms import cell, erlang, plain
 
 Row = dict[str, Any]
+GREEN, YELLOW, RED = "32", "33", "31"
+COLOURS: Final = {
+    "running": GREEN, "enabled": GREEN, "up": GREEN, "flow": YELLOW, "blocked": YELLOW, "blocking": YELLOW, "closing": YELLOW,
+    "down": RED, "crashed": RED,
+}  # fmt: skip
+"""Words in a table that a person should see at once."""
 
 
 class Output:
     def __init__(self, formatter: str | None, *, is_quiet: bool, is_silent: bool, has_headers: bool) -> None:
         self.is_terminal = sys.stdout.isatty()
+        self.has_colour = self.is_terminal and not os.environ.get("NO_COLOR")
         self.formatter = formatter or ("terminal" if self.is_terminal else "table")
         self.is_quiet = is_quiet or is_silent
         self._has_headers = has_headers and not is_silent
         self._held: list[str] = []
+
+    def hide_headers(self) -> None:
+        self._has_headers = False
 
     @property
     def is_json(self) -> bool:
@@ -45,13 +56,16 @@ class Output:
         print(text)
 
     def title(self, text: str) -> str:
-        return f"\x1b[1m{text}\x1b[0m" if self.is_terminal else text
+        return f"\x1b[1m{text}\x1b[0m" if self.has_colour else text
 
     def document(self, value: object) -> None:
         self.flush()
         print(json.dumps(value, separators=(",", ":"), ensure_ascii=False))
 
-    def table(self, columns: Sequence[str], rows: Sequence[Row]) -> None:
+    def table(self, columns: Sequence[str], rows: Sequence[Row], *, is_boxed: bool = False) -> None:
+        """`is_boxed` for the few tables that have lines also where nobody looks at them."""
+        if is_boxed and self.formatter == "table":
+            self.formatter = "pretty_table"
         self.flush()
         if self.formatter == "json":
             self._json(columns, rows)
@@ -86,8 +100,14 @@ class Output:
         for at, row in enumerate(rows):
             if at and self.formatter == "pretty_table":
                 print(_rule("├┼┤", widths))
-            print("│ " + " │ ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) + " │")
+            cells = [self._coloured(text) + " " * (width - len(text)) for text, width in zip(row, widths, strict=True)]
+            print("│ " + " │ ".join(cells) + " │")
         print(_rule("└┴┘", widths))
+
+
+    def _coloured(self, text: str) -> str:
+        colour = COLOURS.get(text) if self.has_colour else None
+        return text if colour is None else f"\x1b[{colour}m{text}\x1b[0m"
 
 
 def _rule(corners: str, widths: list[int]) -> str:

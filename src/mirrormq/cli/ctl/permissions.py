@@ -47,6 +47,7 @@ def list_topic_permissions(context: Context) -> None:
 
 def list_user_topic_permissions(context: Context) -> None:
     context.out.banner(f'Listing topic permissions for user "{context.arg(0)}" ...')
+    context.out.hide_headers()      # as RabbitMQ does, for this list alone
     _show(context, ("vhost", "exchange", "write", "read"), _of_user(context, "topic-permissions"))
 
 

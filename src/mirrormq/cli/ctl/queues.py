@@ -16,17 +16,6 @@ def purge_queue(context: Context) -> None:
     _on_queue(context, "DELETE", "/contents")
 
 
-def sync_queue(context: Context) -> None:
-    context.out.banner(f"Synchronising queue '{context.arg(0)}' in vhost '{context.vhost}' ...")
-    _on_queue(context, "POST", "/actions", {"action": "sync"})
-
-
-def cancel_sync_queue(context: Context) -> None:
-    context.out.banner(f"Stopping synchronising queue '{context.arg(0)}' in vhost '{context.vhost}' ...")
-    _on_queue(context, "POST", "/actions", {"action": "cancel_sync"})
-    context.out.banner("not_syncing")
-
-
 def _on_queue(context: Context, method: str, action: str, body: object = None) -> None:
     answer = context.client.request(method, queue_path(context) + action, body)
     if answer.status == 404:
@@ -37,8 +26,8 @@ def _on_queue(context: Context, method: str, action: str, body: object = None) -
 
 
 def delete_queue(context: Context) -> None:
-    conditions = [word for word in ("unused", "empty") if context.flag(f"if-{word}")]
-    clause = " if queue is " + " and ".join(conditions) if conditions else ""
+    conditions = [word for word in ("empty", "unused") if context.flag(f"if-{word}")]
+    clause = " " + " and ".join(f"if queue is {word}" for word in conditions) if conditions else ""
     context.out.banner(f"Deleting queue '{context.arg(0)}' on vhost '{context.vhost}'{clause} ...")
     path = queue_path(context)
     queue = context.client.request("GET", path + "?columns=messages_ready")

@@ -19,6 +19,16 @@ class Tags(NamedTuple):
     names: list[str]
 
 
+class Pids(NamedTuple):
+    """Of a mirrored queue's copies, one for each of these nodes."""
+
+    nodes: list[str]
+    of: str
+
+    def names(self) -> list[str]:
+        return [pid(node, "queue", self.of) for node in self.nodes]
+
+
 def pid(node: str, *parts: object) -> str:
     """Something like a process number, the same for the same thing."""
     number = zlib.crc32(" ".join(map(str, parts)).encode("utf-8", "replace"))
@@ -35,6 +45,8 @@ def cell(value: object) -> str:
         return _printable(value)
     if isinstance(value, Tags):
         return "[" + ", ".join(value.names) + "]"
+    if isinstance(value, Pids):
+        return "[" + ", ".join(value.names()) + "]"
     if isinstance(value, Arguments):
         return term(value.table)
     return term(value) if isinstance(value, (dict, list)) else str(value)
@@ -73,6 +85,8 @@ def plain(value: object) -> object:
     """For JSON: arguments carry the types that AMQP has for them."""
     if isinstance(value, Arguments):
         return [_typed(name, item) for name, item in value.table.items()]
+    if isinstance(value, Pids):
+        return value.names()
     return list(value.names) if isinstance(value, Tags) else value
 
 

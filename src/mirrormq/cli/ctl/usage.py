@@ -25,7 +25,7 @@ GENERAL: Final = """\
     --formatter <name>    json, csv, table, pretty_table or erlang
     --no-table-headers    leave out the header row of tables
 Options may stand before or after the command."""
-_COLUMNS: Final = {
+COLUMNS_OF: Final = {
     "list_queues": QUEUES, "list_exchanges": EXCHANGES, "list_bindings": BINDINGS, "list_connections": CONNECTIONS,
     "list_channels": CHANNELS, "list_consumers": CONSUMERS, "list_vhosts": COLUMNS,
 }  # fmt: skip
@@ -42,8 +42,8 @@ def usage_of(command: Command) -> str:
 
 def help_of(command: Command) -> str:
     parts = [usage_of(command), command.summary.rstrip(".") + "."]
-    if command.name in _COLUMNS:
-        columns = ", ".join(sorted(_COLUMNS[command.name]))
+    if command.name in COLUMNS_OF:
+        columns = ", ".join(sorted(COLUMNS_OF[command.name]))
         parts.append(f"{bold('Arguments and Options')}\n\n<column>\n\tmust be one of {columns}")
     parts.append(f"{bold('General Options')}\n\n{GENERAL}")
     return "\n\n".join(parts)

@@ -52,7 +52,7 @@ def update_vhost_metadata(context: Context) -> None:
 
 def set_vhost_tags(context: Context) -> None:
     name, tags = context.arg(0), context.args[1:]
-    context.out.banner(f'Setting tags for vhost "{name}" to [{", ".join(tags)}] ...')
+    context.out.banner(f'Setting tags for virtual host "{name}" to [{", ".join(tags)}] ...')
     _change_existing(context, name, {"tags": tags})
 
 

@@ -80,8 +80,8 @@ def on_installed(s: State, done: PieceInstalled) -> None:
     if done.done:
         s.whole = True
         s.sync_asked = False
-        s.sent_durable = -1
-        pass_on(s)
+    s.sent_durable = -1
+    pass_on(s)
 
 
 def give_up_waiting(s: State) -> None:

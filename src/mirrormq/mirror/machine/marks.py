@@ -46,7 +46,7 @@ def _tell_standpoint(s: State) -> None:
         return
     s.sent_durable = s.durable
     s.sent_received = s.end
-    mark = Mark(s.epoch, s.durable, s.end, s.whole, s.lineage.base)
+    mark = Mark(s.epoch, s.durable, s.end, s.whole, s.lineage.base, s.fill_position)
     leader = s.view.ring[0]
     s.send(leader, mark)
     if s.predecessor != leader:

@@ -43,14 +43,15 @@ class Mark(Message):
     A learner's mark is its own: durable, received, and whether it holds everything below (`whole`) or starts behind `base`.
     """
 
-    __slots__ = ("base", "durable", "received", "whole")
+    __slots__ = ("base", "durable", "filled", "received", "whole")
 
-    def __init__(self, epoch: int, durable: int, received: int, whole: bool, base: int) -> None:
+    def __init__(self, epoch: int, durable: int, received: int, whole: bool, base: int, filled: int = 0) -> None:
         super().__init__(epoch)
         self.durable: int = durable
         self.received: int = received
         self.whole: bool = whole
         self.base: int = base
+        self.filled: int = filled           # of what lies below `base`, up to where it has come
 
     def __repr__(self) -> str:
         return f"Mark({self.epoch} durable {self.durable} received {self.received}{'' if self.whole else f' from {self.base}'})"

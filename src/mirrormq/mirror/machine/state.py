@@ -37,13 +37,14 @@ class Session:
 class Standpoint:
     """What a learner has said of itself."""
 
-    __slots__ = ("at", "base", "durable", "received", "whole")
+    __slots__ = ("at", "base", "durable", "filled", "received", "whole")
 
     def __init__(self, mark: Mark, at: float) -> None:
         self.durable: int = mark.durable
         self.received: int = mark.received
         self.whole: bool = mark.whole
         self.base: int = mark.base
+        self.filled: int = mark.filled
         self.at: float = at
 
 

@@ -1,0 +1,132 @@
+"""Mirrored queues as the API and the page see them: `Mirrors` and `RingView`, answered from the node's rings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mirrormq.admin.errors import ApiError
+from mirrormq.admin.mirrors import MIRRORED, NOT_MIRRORED, Learner, Share
+from mirrormq.admin.mirrors import Ring as Summary
+from mirrormq.admin.ring_view import Failover, Member, NoSuchItem, Placement, QuarantineItem, Ring, why_alone
+from mirrormq.broker.forward.away import AwayQueue
+from mirrormq.broker.queue import Queue
+from mirrormq.mirror.holding import Holding
+from mirrormq.node import quarantine_room
+from mirrormq.node.ring_orders import show
+from mirrormq.node.runtime import Runtime
+
+Json = dict[str, Any]
+
+
+class RingOffice:
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._broker = runtime.broker
+
+    def _front(self, queue: Queue) -> AwayQueue | None:
+        return self._broker.forwarding.mirrored.get(queue.log_id)
+
+    def _is_up(self, node: str) -> bool:
+        return not self._broker.forwarding.is_gone(node)
+
+    # --- for the API ----------------------------------------------------------------------------------------------------
+
+    def ring(self, queue: Queue) -> Summary | None:
+        if MIRRORED not in queue.effective_policy:
+            return None
+        front = self._front(queue)
+        if front is None:
+            return Summary(queue.home or self._broker.node_name)
+        in_sync = tuple(node for node in front.holders[1:] if self._is_up(node))
+        learning = tuple(node for node in front.learners if self._is_up(node))
+        holding = self._runtime.mirroring.rings.by_id.get(queue.log_id)
+        return Summary(front.holders[0], 0 if holding is None else holding.state.epoch, in_sync + learning, in_sync,
+                       tuple(_learner(node, holding) for node in learning),
+                       tuple(node for node in front.holders[1:] + front.learners if not self._is_up(node)))
+
+    async def sync(self, queue: Queue) -> str:
+        return await self._order_sync(queue, on=True)
+
+    async def cancel_sync(self, queue: Queue) -> str:
+        return await self._order_sync(queue, on=False)
+
+    async def _order_sync(self, queue: Queue, *, on: bool) -> str:
+        front = self._front(queue)
+        if front is None or MIRRORED not in queue.effective_policy:
+            return NOT_MIRRORED
+        return await self._runtime.orders.sync(front, on=on)
+
+    async def rebalance(self, vhost_pattern: str, queue_pattern: str) -> Sequence[Share]:
+        told = await self._runtime.orders.rebalance(vhost_pattern, queue_pattern)
+        if isinstance(told, str):
+            raise ApiError(400, "bad_request", told)
+        return [Share(node, count) for node, count in sorted(told.items())]
+
+    def critical(self) -> Sequence[Queue]:
+        return self._runtime.orders.critical()
+
+    # --- for the page ---------------------------------------------------------------------------------------------------
+
+    def placement(self, queue: Queue) -> Placement:
+        front = self._front(queue)
+        if front is None:
+            return Placement(queue.home or self._broker.node_name)
+        return Placement(front.holders[0], front.holders[1:], front.learners)
+
+    async def show_ring(self, queue: Queue) -> Ring:
+        holding = self._runtime.mirroring.rings.by_id.get(queue.log_id)
+        if holding is None:
+            end = int(queue.builder.next_index) - 1
+            stable = end if not queue.waiters else int(queue.builder.first_index) - 1
+            return Ring(int(queue.builder.epoch), end, stable, is_mirrored=False, wanted=1, sentence=why_alone(queue),
+                        members=(Member(self._broker.node_name, end, stable),))
+        front = self._front(queue)
+        points = {} if front is None else await self._runtime.orders.standpoints(front)
+        return _ring(show(holding), points)
+
+    async def failovers(self, queue: Queue) -> list[Failover]:
+        front = self._front(queue)
+        records = [] if front is None else await self._runtime.mirroring.audit.records(front)
+        return [Failover(record["epoch"], record["time_ms"], record["old_leader"], record["new_leader"],
+                         f"{record['cause']}; {record['verdict']}", record["lost"] or 0) for record in records]
+
+    async def quarantine(self, queue: Queue) -> list[QuarantineItem]:
+        front = self._front(queue)
+        items = [] if front is None else await self._runtime.quarantine.listed(front)
+        return [QuarantineItem(**item) for item in items]
+
+    async def settle_quarantine(self, queue: Queue, item: str, *, requeue: bool) -> int:
+        front = self._front(queue)
+        if front is None:
+            raise NoSuchItem(item)
+        try:
+            return await self._runtime.quarantine.settle(front, item, requeue=requeue)
+        except quarantine_room.NoSuchItem:
+            raise NoSuchItem(item) from None
+
+
+def _learner(node: str, holding: Holding | None) -> Learner:
+    point = None if holding is None else holding.state.learner_marks.get(node)
+    if holding is None or point is None:
+        return Learner(node)
+    queue = holding.queue
+    messages = 0 if queue is None else queue.backlog.count + queue.held
+    synced = None if point.whole else messages * max(0, point.filled - 1) // max(1, point.base)
+    return Learner(node, max(0, holding.state.end - point.durable), 0, synced)
+
+
+def _ring(shown: Json, points: dict[str, Json]) -> Ring:
+    linked = {*shown["linked"], shown["ring"][0]}
+    members = tuple(_member(node, shown, points.get(node), is_linked=node in linked) for node in shown["ring"])
+    learners = tuple(_member(node, shown, points.get(node), is_linked=node in linked) for node in shown["learners"])
+    return Ring(shown["epoch"], shown["end"], shown["stable"], is_mirrored=True, wanted=shown["wanted"],
+                sentence=shown["sentence"], members=members, learners=learners)
+
+
+def _member(node: str, shown: Json, point: Json | None, *, is_linked: bool) -> Member:
+    if point is None:
+        return Member(node, 0, 0, is_linked=False, lag_entries=shown["end"])
+    is_filling = not point["whole"]
+    return Member(node, point["end"], point["durable"], is_linked=is_linked, lag_entries=max(0, shown["end"] - point["durable"]),
+                  sync_done=point["filled"] if is_filling else None, sync_total=shown["end"] if is_filling else None)

@@ -1,0 +1,70 @@
+"""The log: RabbitMQ's levels, to the console and to one file, as lines for people or as JSON for machines.
+
+`log.console.formatter = json` and `log.file.formatter = json` write one object a line: time, level, node, msg, and for a fault of
+our own its traceback. Levels may be changed while the node runs; see `set_log_level`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from logging.handlers import RotatingFileHandler
+from typing import Final
+
+from mirrormq.node.config import NodeConfig
+
+NONE: Final = logging.CRITICAL + 1
+LEVELS: Final = {
+    "debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR,
+    "critical": logging.CRITICAL, "none": NONE,
+}  # fmt: skip
+"""RabbitMQ's; `none` is above everything that is ever said."""
+PLAIN: Final = logging.Formatter("%(asctime)s [%(levelname)s] %(message)s")
+
+
+class JsonLines(logging.Formatter):
+    def __init__(self, node: str) -> None:
+        super().__init__()
+        self._node = node
+
+    def format(self, record: logging.LogRecord) -> str:
+        when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        line = {"time": when, "level": record.levelname.lower(), "node": self._node, "msg": record.getMessage()}
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=True)
+
+
+def start_logging(config: NodeConfig) -> None:
+    handlers: list[logging.Handler] = []
+    if config.log_console or not config.log_file:
+        console = logging.StreamHandler(sys.stderr)
+        _prepare(console, config, config.log_console_level, config.log_console_formatter)
+        handlers.append(console)
+    if config.log_file:
+        path = (config.log_dir or config.data_dir) / config.log_file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = RotatingFileHandler(path, maxBytes=config.log_file_rotation_size, backupCount=config.log_file_rotation_count,
+                                   encoding="utf-8", errors="backslashreplace")     # names may be any bytes
+        _prepare(file, config, config.log_file_level, config.log_file_formatter)
+        handlers.append(file)
+    logging.basicConfig(level=min(handler.level for handler in handlers), handlers=handlers)
+
+
+def _prepare(handler: logging.Handler, config: NodeConfig, level: str, formatter: str) -> None:
+    handler.setLevel(LEVELS.get(level, logging.INFO))
+    handler.setFormatter(JsonLines(config.node_name) if formatter == "json" else PLAIN)
+
+
+def set_level(name: str) -> bool:
+    """Of everything that is said from now on. False if there is no such level."""
+    level = LEVELS.get(name)
+    if level is None:
+        return False
+    root = logging.getLogger()
+    root.setLevel(level)
+    for handler in root.handlers:
+        handler.setLevel(level)
+    return True

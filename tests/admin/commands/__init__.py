@@ -1,0 +1,1 @@
+"""The same commands to RabbitMQ and to MirrorMQ."""

@@ -1,0 +1,1 @@
+"""Fields of answers, compared with RabbitMQ's."""

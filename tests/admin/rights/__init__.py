@@ -1,0 +1,1 @@
+"""Who may do what: every route, every tag, one's own virtual host and another's."""

@@ -1,0 +1,143 @@
+"""What keeps strangers out of the API: waits, headers, origins, TLS."""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import trustme
+
+from compat.support import free_port, unique
+from mirrormq.admin.shield import FORGET, FREE, LONGEST, MOST_WAITING, Patience
+
+from .support import Node
+
+MakeUser = Callable[..., str]
+
+
+# --- the wait, without a clock ------------------------------------------------------------------------------------------
+
+
+def test_the_first_wrong_passwords_cost_nothing_then_each_doubles_the_wait():
+    patience = Patience()
+    waits = [patience.begin("there", 0.0) for _ in range(FREE + 8)]
+    assert waits[:FREE] == [0.0] * FREE
+    assert waits[FREE:FREE + 4] == pytest.approx([0.1, 0.2, 0.4, 0.8])
+    assert max(waits) == LONGEST
+
+
+def test_a_right_password_and_time_end_the_count():
+    patience = Patience()
+    for _ in range(FREE + 3):
+        patience.begin("there", 0.0)
+    patience.succeeded("there")
+    assert patience.begin("there", 1.0) == 0.0
+    for _ in range(FREE + 3):
+        patience.begin("there", 1.0)
+    assert patience.begin("there", 2.0) > 0.0
+    assert patience.begin("there", 3.0 + FORGET) == 0.0
+
+
+def test_addresses_do_not_wait_for_each_other():
+    patience = Patience()
+    for _ in range(FREE + 3):
+        patience.begin("there", 0.0)
+    assert patience.begin("elsewhere", 0.0) == 0.0
+
+
+def test_nobody_keeps_many_answers_waiting():
+    patience = Patience()
+    for _ in range(MOST_WAITING):
+        patience.begin("there", 0.0)
+    assert patience.is_full("there")
+    assert not patience.is_full("elsewhere")
+    patience.end("there")
+    assert not patience.is_full("there")
+
+
+# --- a node ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def besieged(run_directory: None, tmp_path: Path) -> Iterator[Node]:
+    server = Node(tmp_path, name="besieged@localhost")
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.mark.live
+def test_guessing_passwords_gets_slow_and_others_do_not_notice(besieged: Node):
+    replies: list[int] = []
+    guesses = [threading.Thread(target=lambda: replies.append(besieged.ask("GET", "/api/whoami", password=unique("p")).status))
+               for _ in range(FREE + MOST_WAITING + 15)]
+    for guess in guesses:
+        guess.start()
+    started = time.monotonic()
+    mine = besieged.ask("GET", "/api/whoami")
+    for guess in guesses:
+        guess.join()
+    assert mine.status in (200, 429)
+    assert set(replies) == {401, 429}
+    assert time.monotonic() - started > LONGEST / 10
+    assert besieged.ask("GET", "/api/whoami").status == 200
+
+
+@pytest.mark.live
+def test_every_answer_ties_the_browsers_hands(node: Node):
+    for path in ("/", "/api/overview", "/api/nope", "/api/index.html", "/metrics"):
+        headers = node.ask("GET", path).headers
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["x-frame-options"] == "DENY"
+        assert "frame-ancestors 'none'" in headers["content-security-policy"]
+        assert "unsafe-eval" not in headers["content-security-policy"]
+        assert headers["referrer-policy"] == "no-referrer"
+        assert "strict-transport-security" not in headers
+
+
+@pytest.mark.live
+def test_scripts_of_other_sites_are_not_let_in_by_default(node: Node):
+    for method in ("GET", "OPTIONS"):
+        reply = node.ask(method, "/api/overview", headers={"Origin": "https://evil.example"})
+        assert not any(name.startswith("access-control") for name in reply.headers)
+
+
+@pytest.mark.live
+def test_over_tls_the_browser_is_told_to_stay_there(run_directory: None, tmp_path: Path):
+    authority = trustme.CA()
+    authority.issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(tmp_path / "server.pem")
+    port = free_port()
+    (tmp_path / "node.conf").write_text(
+        f"management.ssl.port = {port}\nmanagement.ssl.certfile = {tmp_path / 'server.pem'}\n"
+        f"management.ssl.keyfile = {tmp_path / 'server.pem'}\n")
+    server = Node(tmp_path, "--config", str(tmp_path / "node.conf"), name="sealed@localhost")
+    server.start()
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    try:
+        connection = http.client.HTTPSConnection("localhost", port, context=context, timeout=30)
+        connection.request("GET", "/api/auth")
+        answer = connection.getresponse()
+        assert (answer.status, answer.getheader("strict-transport-security")) == (200, "max-age=31536000")
+        connection.close()
+    finally:
+        server.stop()
+
+
+@pytest.mark.live
+def test_names_are_data_wherever_they_appear(node: Node, vhost: str):
+    """A header cannot be broken out of, and pages are escaped."""
+    reply = node.ask("GET", "/api/definitions?download=a%0d%0aset-cookie:x")
+    assert reply.status == 200
+    assert "set-cookie" not in reply.headers
+    assert "content-disposition" not in reply.headers
+    hostile = "%3Cscript%3Ealert(1)%3C%2Fscript%3E"
+    assert node.ask("PUT", f"/api/queues/{vhost}/{hostile}", {}).status == 201
+    assert node.ask("GET", f"/api/queues/{vhost}/{hostile}").headers["content-type"] == "application/json"
+    assert "<script>alert" not in str(node.ask("GET", "/").body)
+    assert node.ask("DELETE", f"/api/queues/{vhost}/{hostile}").status == 204
