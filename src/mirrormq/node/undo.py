@@ -41,6 +41,7 @@ UNDO_TIME: Final = 600_000          # milliseconds, where no policy says otherwi
 UNDO_BYTES: Final = 1 << 30
 MOST: Final = 1000                  # items of a node
 SLICE: Final = 1 << 20              # bytes that come back between two confirms
+SAVE_EVERY: Final = 0.2             # seconds: many queues may go at once
 TRIES: Final = 5
 TELL_AFTER: Final = 3.0             # seconds after which another node hears that it goes on
 OUTCOMES: Final = 100
@@ -98,6 +99,7 @@ class Undo:
         item = self._new(queue, PURGE, count, size, first)
         if item is not None:
             item.index = index
+            item.record = {"count": int(count)}
             self._keep(item, queue)
             self._mark(queue.log_id)
             asyncio.get_running_loop().call_soon(self._mark, queue.log_id)     # by then the log knows a queue that was new
@@ -193,6 +195,7 @@ class Undo:
                 self._is_dirty = False
                 text = undo_list.encode(list(self._items.values()))
                 await asyncio.to_thread(undo_list.save, self._runtime.config.data_dir, text)
+                await asyncio.sleep(SAVE_EVERY)
         except OSError as fault:
             self._runtime.report("warning", f"what can be undone could not be written down: {fault}")
         finally:
@@ -326,7 +329,7 @@ class Undo:
     def _ranges(self, item: Item) -> list[int]:
         """Of the entry that ended them. Another may be in its place, where the log was cut or began anew."""
         entry: Entry | None = lives.entry_at(self._log.store, item.log_id, item.index)
-        if entry is None or entry.kind != DROP or entry.reason != PURGED or not entry.ranges:
+        if entry is None or (entry.kind, entry.reason, entry.count) != (DROP, PURGED, item.record["count"]) or not entry.ranges:
             self._drop(item)
             raise NoSuchItem(item.id)
         return entry.ranges

@@ -21,8 +21,8 @@ DELETE: Final = "delete"
 
 @dataclass
 class Item:
-    """`first` is the first message that has not come back yet. Of a purge, `index` is the entry that ended its messages. Of a
-    deletion, `record` is what the queue was, and `bindings` are (exchange, routing key, arguments)."""
+    """`first` is the first message that has not come back yet. Of a purge, `index` is the entry that ended its messages, and
+    `record` says how many. Of a deletion, `record` is what the queue was, `bindings` are (exchange, routing key, arguments)."""
 
     id: str
     what: str
