@@ -14,8 +14,8 @@ from mirrormq.admin.mirrors import Mirrors
 from mirrormq.admin.rates import Rates
 from mirrormq.admin.ring_office import RingOffice
 from mirrormq.admin.ring_view import RingView
-from mirrormq.admin.sessions import Logins
 from mirrormq.admin.row_cache import RowCache
+from mirrormq.admin.sessions import Logins
 from mirrormq.broker.broker import Broker
 from mirrormq.broker.vhost import VirtualHost
 from mirrormq.node.runtime import Runtime

@@ -80,11 +80,15 @@ async def _quarantine(state: State, about: Json) -> Any:
     return await state.runtime.quarantine.answer(about)
 
 
+async def _undo_room(state: State, about: Json) -> Any:
+    return await state.runtime.undo.answer(about)
+
+
 ANSWERS: Final[dict[str, Answer]] = {
     "survey": _survey, "rows": _rows, "overview": _overview, "vhosts": _vhosts, "node": _node, "memory": _memory,
     "health": _health, "attempts": _attempts, "forecast": _forecast, "close": _close, "delete": partial(act_for_other, "delete"),
     "purge": partial(act_for_other, "purge"),
-    "ring_orders": _ring, "feed": figures_for_other, "quarantine_room": _quarantine, **QUESTIONS,
+    "ring_orders": _ring, "feed": figures_for_other, "quarantine_room": _quarantine, "undo_room": _undo_room, **QUESTIONS,
 }  # fmt: skip
 
 

@@ -387,6 +387,8 @@ class Broker:
 
     def forget_routes(self) -> None:
         """Exchanges, bindings, queues or permissions changed: every kept route is worked out anew."""
+        for vhost in self.vhosts.values():
+            vhost.unbound.clear()
         routed = self.routed
         if routed:
             self.routed = []

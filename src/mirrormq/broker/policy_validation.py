@@ -118,6 +118,8 @@ OUR_KEYS: Final[dict[str, Rule]] = {
     "lake-retention-bytes": (_is_count, "is not a valid lake-retention-bytes; it is a number of bytes"),
     "log-retention": (_is_period, 'is not a valid log-retention; it is milliseconds, or a time such as "90s" or "7D"'),
     "log-retention-bytes": (_is_count, "is not a valid log-retention-bytes; it is a number of bytes"),
+    "undo-bytes": (_is_count, "is not a valid undo-bytes; it is a number of bytes"),
+    "undo-time": (_is_period, 'is not a valid undo-time; it is milliseconds, or a time such as "10m"; 0 for none'),
     "sync-interval": (_is_duration, 'is not a valid sync-interval; it is milliseconds, or a time such as "10s"'),
 }
 

@@ -55,7 +55,8 @@ def route_publish(connection: Connection, method: Method) -> Route:
 
 def find_queues(vhost: VirtualHost, exchange: Exchange, envelope: Envelope) -> list[Queue]:
     found = route(exchange, envelope, vhost.exchanges.get, vhost.queues.get)
-    return [queue for queue in found if isinstance(queue, Queue)]
+    queues = [queue for queue in found if isinstance(queue, Queue)]
+    return vhost.copies.follow(queues, envelope.routing_keys, vhost.queues) if vhost.copies.is_used() else queues
 
 
 def publish_carefully(channel: Channel, way: Route, info: ContentInfo, content: bytes, size: i64) -> None:

@@ -251,6 +251,8 @@ class Queue(QueueLog):
             if self.unlogged:
                 self._bridge()
             self.builder.drop(PURGED, ranges, persistent, size)
+            if persistent:
+                self.broker.host.purged(self, ranges[0], self.next_index, persistent, size)
             self.next_index += 1
             self.kept -= persistent
             self.kept_bytes -= size

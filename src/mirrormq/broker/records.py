@@ -254,13 +254,12 @@ class Records:
         settings = effective_settings(arguments, merge(policy, operator))
         view = record.get("view")
         home: str = record["node"] if view is None else view["ring"][0]
-        queue: Queue
         if home == broker.node_name and view is None:
             owner = broker.owners.pop(record["id"], None)
             if owner is not None and (owner.is_over or owner.is_released):
                 owner = None
-            queue = Queue(broker, vhost.name, name, record["id"], durable=record["durable"],
-                          auto_delete=record["auto_delete"], owner=owner, arguments=arguments, settings=settings)
+            queue: Queue = Queue(broker, vhost.name, name, record["id"], durable=record["durable"],
+                                 auto_delete=record["auto_delete"], owner=owner, arguments=arguments, settings=settings)
             broker.queues_by_log[queue.log_id] = queue
             broker.count("queue_created", 1)
             broker.count("queue_declared", 1)
@@ -272,7 +271,7 @@ class Records:
         queue.exclusive = record["exclusive"]
         queue.keeps_record = (record["durable"] or view is not None) and not record["exclusive"]
         name_policies(queue, policy, operator)
-        vhost.queues[name] = queue
+        vhost.put_queue(queue)
         queue.touch()
         if not queue.is_away:
             broker.forwarding.queue_here(queue)
@@ -351,8 +350,9 @@ class Records:
 
 def remove_queue(broker: Broker, vhost: VirtualHost, queue: Queue) -> list[Exchange]:
     """A queue is gone: its bindings and messages go, its consumers are told. Returns the exchanges that led to it."""
+    broker.host.queue_ends(queue, vhost.bindings_to(queue))
     queue.is_deleted = True
-    vhost.queues.pop(queue.name, None)
+    vhost.forget_queue(queue)
     if not queue.is_away:
         broker.queues_by_log.pop(queue.log_id, None)
     sources = vhost.unbind_everywhere(queue)

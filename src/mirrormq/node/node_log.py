@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from mirrormq.broker.broker import Broker
+from mirrormq.broker.queue import Queue
 from mirrormq.broker.recovery import restore_queue
 from mirrormq.log.committer import Committer
 from mirrormq.log.entries import Entry
@@ -18,6 +19,7 @@ from mirrormq.log.snapshot import Snapshot
 from mirrormq.log.steps import Step
 from mirrormq.log.store import Store
 from mirrormq.log.syncer import Worker
+from mirrormq.log.trail import Trail
 from mirrormq.mirror.holding import Holding
 from mirrormq.mirror.rings import RingLog, Rings
 
@@ -44,6 +46,8 @@ class NodeLog(RingLog):
         self._on_busy = on_busy
         self._broker: Broker | None = None
         self._rings: Rings | None = None
+        self.graves: dict[int, Snapshot | None] = {}    # logs of deleted queues that can be had back, with their last state
+        self.adopt: Callable[[int], Queue | None] = _nobody     # whose an unknown log is
         self.is_new = False                             # nothing was there when it was opened
         self._committer: Committer | None = None
         self._keeping: asyncio.Task[None] | None = None
@@ -69,9 +73,11 @@ class NodeLog(RingLog):
         notes = list(recovery.notes)
         mirrored: dict[int, RecoveredQueue] = {}
         for log_id, found in recovery.queues.items():
-            queue = broker.queues_by_log.get(log_id)
+            queue = broker.queues_by_log.get(log_id) or self.adopt(log_id)
             if log_id in broker.forwarding.mirrored:
                 mirrored[log_id] = found
+            elif log_id in self.graves and not found.damage:
+                self.graves[log_id] = Trail(found).snapshot()
             elif queue is None:
                 self.store.drop(log_id)
                 self.has_news = True
@@ -97,8 +103,9 @@ class NodeLog(RingLog):
         return self.store.read(log_id, index, max_bytes)
 
     def drop(self, log_id: int) -> None:
-        self.store.drop(log_id)
-        self.has_news = True
+        if log_id not in self.graves:
+            self.store.drop(log_id)
+            self.has_news = True
 
     def holding(self, log_id: int) -> Holding | None:
         return None if self._rings is None else self._rings.by_id.get(log_id)
@@ -161,7 +168,7 @@ class NodeLog(RingLog):
         if broker.active:
             broker.turn()
         queue = broker.queues_by_log.get(log_id)
-        return None if queue is None else queue.snapshot(final=False)
+        return self.graves.get(log_id) if queue is None else queue.snapshot(final=False)
 
     def trim(self) -> None:
         """From time to time: give up segments of queues from which much has gone, without waiting for the log to roll."""
@@ -200,6 +207,10 @@ class NodeLog(RingLog):
             self._keeping.cancel()
             await asyncio.gather(self._keeping, return_exceptions=True)
         self.store.close()
+
+
+def _nobody(_log_id: int) -> Queue | None:
+    return None
 
 
 def _complain(task: asyncio.Task[None]) -> None:

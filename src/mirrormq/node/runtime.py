@@ -20,6 +20,7 @@ from mirrormq.broker.events import EVENT
 from mirrormq.broker.journal import Proposal
 from mirrormq.node import deadlines, mirror_keys
 from mirrormq.node.beginning import configure, create_defaults, is_blank
+from mirrormq.node.branches import Branches
 from mirrormq.node.cluster import Cluster
 from mirrormq.node.config import NodeConfig
 from mirrormq.node.config_format import Listener
@@ -36,6 +37,7 @@ from mirrormq.node.proxied_tls import HeaderProtocol
 from mirrormq.node.quarantine_room import QuarantineRoom
 from mirrormq.node.ring_orders import RingOrders
 from mirrormq.node.tls import TlsError, server_context
+from mirrormq.node.undo import Undo
 
 log = logging.getLogger("mirrormq")
 OVERDUE_EVERY = 30_000      # milliseconds between two looks for deliveries that were never acknowledged
@@ -81,6 +83,9 @@ class Runtime:
         self.mirroring = Mirroring(self)
         self.orders = RingOrders(self)
         self.quarantine = QuarantineRoom(self)
+        self.undo = Undo(self)
+        self.branches = Branches(self)
+        self.log.adopt = self.branches.adopt
         self.cluster.rings = self.mirroring
         self.log.serve(self.mirroring.rings)
         self.placing = Placing(self.broker, self.cluster, config.queue_master_locator)
@@ -93,7 +98,9 @@ class Runtime:
         self.config.data_dir.mkdir(parents=True, exist_ok=True)
         configure(self.broker, self.config)
         await self.cluster.start()
+        self.undo.load()
         notes, mirrored = self.log.recover(self._loop)
+        self.undo.start()
         for note in notes:
             self.report("warning", note)
         self.mirroring.start(mirrored, is_new_disk=self.log.is_new)
@@ -110,6 +117,7 @@ class Runtime:
         await self.cluster.run(self._about())
         self.mirroring.run()
         self.cluster.spawn(self.partition.watch(), "minding partitions", is_vital=True)
+        self.cluster.spawn(self.branches.watch(), "minding branches", is_vital=True)
         if self.config.cluster_rebalance == "timer":
             self.cluster.spawn(mirror_keys.rebalance_by_timer(self), "spreading leads")
         self.schedule()
@@ -215,6 +223,7 @@ class Runtime:
         await self.cluster.leave()
         await self.cluster.stop()
         await self.mirroring.stop()
+        await self.undo.close()
         await self.log.close()
         self.is_scheduled = True        # the process may go on without this runtime: no turn comes any more
 
@@ -330,6 +339,7 @@ class Runtime:
             self.lake_mirrors.hold()
             self.log.trim()
             self.mirroring.rings.trim()
+            self.undo.tidy()
         if self.broker.dirty or self.broker.active or self.log.has_news:
             self.schedule()
         self._beat_later()
