@@ -11,7 +11,8 @@ from mypy_extensions import i64
 
 from mirrormq.broker import direct_reply
 from mirrormq.broker.bindings import Envelope
-from mirrormq.broker.channel import CONFIRM, Channel, ConfirmBarrier
+from mirrormq.broker.channel import CONFIRM, Channel
+from mirrormq.broker.confirms import ConfirmBarrier
 from mirrormq.broker.connection import Connection
 from mirrormq.broker.deadletter import bury, copies_of, deaths_of, makes_cycle, with_properties
 from mirrormq.broker.exchange import Exchange

@@ -20,9 +20,9 @@ from mirrormq.broker.forward.away import AwayQueue
 from mirrormq.broker.forward.moving import follow_view, put_before
 from mirrormq.broker.journal import Proposal
 from mirrormq.broker.metadata import Record, parts, unpack
-from mirrormq.broker.policy import Policy, match, merge
+from mirrormq.broker.policy import Policy, merge
 from mirrormq.broker.queue import Queue
-from mirrormq.broker.sharding import ensure_shards
+from mirrormq.broker.ruling import apply_policies, name_policies, policies_for
 from mirrormq.broker.vhost import VirtualHost
 
 if TYPE_CHECKING:
@@ -368,35 +368,3 @@ def remove_queue(broker: Broker, vhost: VirtualHost, queue: Queue) -> list[Excha
         broker.count_queue(queue)
         broker.log.drop(queue.log_id)
     return sources
-
-
-# --- policies -------------------------------------------------------------------------------------------------------
-
-def policies_for(broker: Broker, vhost: str, name: str, kind: str) -> tuple[Policy | None, Policy | None]:
-    return (match(broker.policies.values(), vhost, name, kind), match(broker.operator_policies.values(), vhost, name, kind))
-
-
-def name_policies(queue: Queue, policy: Policy | None, operator: Policy | None) -> None:
-    queue.policy = "" if policy is None else policy.name
-    queue.operator_policy = "" if operator is None else operator.name
-    queue.effective_policy = merge(policy, operator)
-
-
-def apply_policies(broker: Broker, vhost_name: str) -> None:
-    """Bring every queue and exchange of a virtual host to the policies as they are now."""
-    vhost = broker.vhosts.get(vhost_name)
-    if vhost is None:
-        return
-    for queue in vhost.queues.values():
-        policy, operator = policies_for(broker, vhost_name, queue.name, "queue")
-        name_policies(queue, policy, operator)
-        settings = effective_settings(queue.arguments, queue.effective_policy)
-        queue.apply_settings(settings)
-        hosted = broker.queues_by_log.get(queue.log_id) if queue.is_away else None
-        if hosted is not None:
-            name_policies(hosted, policy, operator)
-            hosted.apply_settings(settings)
-    for exchange in list(vhost.exchanges.values()):
-        policy, operator = policies_for(broker, vhost_name, exchange.name, "exchange")
-        exchange.apply_policy(policy, operator)
-        ensure_shards(broker, vhost, exchange)

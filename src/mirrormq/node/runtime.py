@@ -13,13 +13,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-from mirrormq.broker import agreement, registry, rules
+from mirrormq.broker import agreement, rules
 from mirrormq.broker.broker import Broker
 from mirrormq.broker.connection import RUNNING, Connection
-from mirrormq.broker.events import EVENT
 from mirrormq.broker.journal import Proposal
 from mirrormq.node import deadlines, mirror_keys
-from mirrormq.node.beginning import configure, create_defaults, is_blank
+from mirrormq.node.beginning import configure, create_defaults, is_blank, offer_events
 from mirrormq.node.branches import Branches
 from mirrormq.node.cluster import Cluster
 from mirrormq.node.config import NodeConfig
@@ -123,7 +122,8 @@ class Runtime:
         self.schedule()
         await self.agreed(0)
         self.broker.agreed_events.remember()
-        await self._offer_events()
+        if offer_events(self.broker, self.config):
+            await self.agreed(0)
         self.alarms.start(self._loop)
         self._beat_later()
 
@@ -131,15 +131,6 @@ class Runtime:
         listeners = self.config.tcp_listeners
         return {"version": self.broker.version, "amqp_port": listeners[0].port if listeners else None,
                 "http_port": self.config.management_port}
-
-    async def _offer_events(self) -> None:
-        """The exchange that events go to is in the default virtual host, if there is one."""
-        self.broker.events.vhost = self.config.default_vhost
-        vhost = self.broker.vhosts.get(self.config.default_vhost)
-        if vhost is not None and EVENT not in vhost.exchanges:
-            registry.create_exchange(self.broker, vhost, EVENT, "topic", durable=True, auto_delete=False, internal=True,
-                                     arguments={})
-            await self.agreed(0)
 
     async def listen(self) -> None:
         """Let clients in, at all addresses or none. What they are to find must be there by now."""
