@@ -132,8 +132,8 @@ def stop_forecast(context: Context) -> None:
     """Ours: RabbitMQ has nothing like it."""
     node = context.node
     context.out.banner(f"What becomes of the queues of node {node} if it stops now ...")
-    rows = context.client.get(f"/api/nodes/{part(node)}/stop-forecast")
-    context.out.table(("vhost", "name", "messages", "outcome", "sentence"), rows)
+    told = context.client.get(f"/api/nodes/{part(node)}/stop-forecast")
+    context.out.table(("vhost", "name", "messages", "verdict", "sentence"), told["queues"])
 
 
 # --- what is not here -------------------------------------------------------------------------------------------------
