@@ -35,6 +35,10 @@ BODIES: Final[dict[str, Schema]] = {
     "POST /api/exchanges/{vhost}/{name}/publish": _body(
         "properties", "routing_key", "payload", "payload_encoding", properties=TABLE, routing_key=TEXT, payload=TEXT,
         payload_encoding={"type": "string", "enum": ["string", "base64"]}),
+    "PUT /api/lake-mirrors/{vhost}/{name}": _body(pattern=TEXT, lease=WHOLE, max__bytes=WHOLE, queues=TABLE, rewind=FLAG),
+    "POST /api/session": _body("username", "password", username=TEXT, password=TEXT),
+    "POST /api/queues/{vhost}/{name}/quarantine/{item}": _body(
+        "action", action={"type": "string", "enum": ["requeue", "discard"]}),
     "PUT /api/queues/{vhost}/{name}": _body(durable=FLAG, auto_delete=FLAG, arguments=TABLE, node=TEXT),
     "POST /api/queues/{vhost}/{name}/actions": _body(
         "action", action={"type": "string", "enum": ["sync", "cancel_sync"]}, tell=FLAG),
@@ -55,5 +59,6 @@ BODIES: Final[dict[str, Schema]] = {
     "PUT /api/policies/{vhost}/{name}": _POLICY,
     "PUT /api/operator-policies/{vhost}/{name}": _POLICY,
 }
-NO_BODY: Final = ("POST /api/vhosts/{vhost}/start/{node}", "POST /api/undo/{vhost}/{item}")
-"""Requests that take none, although their method may have one."""
+NO_BODY: Final = ("POST /api/vhosts/{vhost}/start/{node}", "POST /api/undo/{vhost}/{item}",
+                  "POST /api/feed/{vhost}/{name}/publish")
+"""Requests that take none, or none in JSON, although their method may have one."""
