@@ -114,6 +114,16 @@ def test_what_is_not_there_cannot_be_settled_or_undone(node: Node, vhost: str, c
     assert node.ask("GET", f"/api/queues/{quote(vhost)}/none/ring").status == 404
 
 
+def test_a_forecast_that_comes_as_rows_alone_is_summed_up(reader: Reader):
+    rows = [{"vhost": "/", "name": f"q{number}", "messages": 1, "outcome": word, "sentence": f"it {word}", "next_leader": None}
+            for number, word in enumerate(("moves", "waits", "at_risk", "ends"))]
+    reader.page.route("**/stop-forecast", lambda route: route.fulfill(json=rows))
+    reader.open("cluster")
+    reader.page.get_by_role("button", name="Stop forecast").click()
+    expect(reader.page.locator("#forecast")).to_contain_text("1 queues are taken over, 2 cannot be used until it is back, 1 end")
+    expect(reader.page.locator("#forecast tbody tr")).to_have_count(4)
+
+
 # --- real nodes -----------------------------------------------------------------------------------------------------
 
 

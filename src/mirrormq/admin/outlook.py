@@ -139,14 +139,14 @@ def _forecast_sentence(node: str, counts: Mapping[str, int], connections: int) -
             f"{counts[LOST]} end; clients connected to it: {connections}")
 
 
-HERE["forecast"] = forecast_here
+HERE["stop_forecast"] = forecast_here
 
 
 async def show_forecast(call: Call) -> Answer:
     node, cluster = call.args["node"], call.runtime.cluster
     if node not in cluster.membership.members:
         raise not_found()
-    told = await forecast_here(call.state, {}) if node == call.broker.node_name else await cluster.ask(node, "forecast", {})
+    told = await forecast_here(call.state, {}) if node == call.broker.node_name else await cluster.ask(node, "stop_forecast", {})
     if told is None:
         raise unavailable(f"node {node} does not answer")
     return Answer(200, told)

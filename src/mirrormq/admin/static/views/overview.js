@@ -29,13 +29,12 @@ export default function overview() {
   async function load() {
     const told = await get(`api/overview?${sampled(past)}`);
     const totals = told.object_totals;
-    const series = [...LENGTHS, ...FLOWS];
     const values = { ...flows(LENGTHS, told.queue_totals), ...flows(FLOWS, told.message_stats) };
     past.seed({ ...samples(LENGTHS, told.queue_totals), ...samples(FLOWS, told.message_stats) });
     past.add(values);
     lengths.show((name) => past.gauge(name));
     rates.show((name) => past.rate(name));
-    showTiles(totals, told, series);
+    showTiles(totals, told);
     if (may.monitor()) await loadNodes();
   }
 
