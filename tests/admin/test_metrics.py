@@ -19,7 +19,7 @@ from .conftest import Connect
 from .rabbitmq import ROOT, RabbitMQ
 from .support import Node
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 FACTS = Path(__file__).with_name("metrics_facts.json")
 BOARD = ROOT / "deploy" / "grafana" / "mirrormq-overview.json"
 NO_QUORUM = "of quorum queues, of which there are none"

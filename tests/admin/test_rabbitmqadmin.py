@@ -24,7 +24,7 @@ from compat.support import ApiError, Broker, eventually
 from .rabbitmq import PROGRAMS, RabbitMQ
 from .support import Node
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 VHOST = "tooled"
 PLACE = "lib/rabbitmq_server-*/plugins/rabbitmq_management-*/priv/www/cli/rabbitmqadmin"
 

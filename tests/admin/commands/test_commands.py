@@ -81,8 +81,10 @@ def test_the_list_is_long_enough_and_every_difference_is_explained():
         assert reason in page, title
 
 
+@pytest.mark.chaos
+@pytest.mark.timeout(1800)
 def test_rabbitmq_still_answers_so(tmp_path: Path):
-    """Asked again, where it is installed."""
+    """Asked again, where it is installed. Its tools are slow, so this takes minutes."""
     require_rabbitmq()
     rabbit = RabbitMQ(tmp_path)
     rabbit.start()

@@ -17,7 +17,7 @@ from admin.support import Node
 from .record import FACTS, shapes
 from .scene import played, shape
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 EXCEPTIONS = {
     r"backing_queue_status\.avg_\w+_rate$": "averages of RabbitMQ's paging to disk, which is not done here",
     r"backing_queue_status\.mirror_(seen|senders)$": "of RabbitMQ's multicast; what the ring does is in `ring`",

@@ -17,7 +17,7 @@ from mirrormq.admin.routes import ROUTES
 from .matrix import TAGS, Matrix, Request
 from .record import FACTS, LATER, OURS, shared
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 NOT_MONITOR, NOT_ADMINISTRATOR = "Not monitor user", "Not administrator user"
 OWN_RULES = {
     "/api/nodes/{node}/stop-forecast": NOT_MONITOR,
