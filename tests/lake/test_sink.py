@@ -99,7 +99,7 @@ def test_a_batch_of_a_stream_that_is_replayed_publishes_nothing_twice(
             .trigger(availableNow=True)
             .start()
         )
-        assert query.awaitTermination(100)
+        assert query.awaitTermination(500)
 
     run()
     for commit in (checkpoint / "commits").iterdir():

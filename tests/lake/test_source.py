@@ -110,7 +110,7 @@ def test_a_stream_reads_everything_once_and_finds_new_queues(
             .trigger(availableNow=True)
             .start()
         )
-        assert query.awaitTermination(100)
+        assert query.awaitTermination(500)
 
     def found() -> list[tuple[str, int]]:
         rows = spark.read.parquet(str(tmp_path / "out")).select("queue", "index").collect()
