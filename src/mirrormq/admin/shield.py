@@ -13,8 +13,7 @@ from typing import Final
 
 HEADERS: Final = {
     "cache-control": "no-cache", "vary": "accept, accept-encoding, origin", "server": "MirrorMQ",
-    "content-security-policy": "default-src 'self'; style-src 'self' 'unsafe-inline'; object-src 'none'; base-uri 'none'; "
-                               "form-action 'self'; frame-ancestors 'none'",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff", "x-frame-options": "DENY", "referrer-policy": "no-referrer",
     "cross-origin-opener-policy": "same-origin", "cross-origin-resource-policy": "same-origin",
 }  # fmt: skip
