@@ -20,7 +20,7 @@ SEEDS ?= 1000
 DATA_DIR ?= .data/cluster
 ARGS ?=
 
-.PHONY: help install up test lint type unit unit-pure live sim chaos bench docs clean FORCE
+.PHONY: help install up test checks lint type unit unit-pure live sim chaos bench docs clean FORCE
 
 help: ## List the tasks
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,12 +32,15 @@ up: install ## Install and start a cluster of three nodes in the foreground (NOD
 	@exec $(BIN)/mirrormq cluster up --nodes $(NODES) --dir $(DATA_DIR) --base-port $(BASE_PORT) $(ARGS)
 
 test: ## Install and pass every test: lint, types, unit tests compiled and uncompiled, real processes
-	@$(MAKE) lint
-	@$(MAKE) type
-	@$(MAKE) unit
-	@$(MAKE) unit-pure
+	@$(MAKE) $(VENV)/tools
+	@$(MAKE) -j 2 $(VENV)/installed checks
+	@$(MAKE) -j 2 --output-sync=target unit unit-pure
 	@$(MAKE) live
 	@echo "All tests passed."
+
+checks: $(VENV)/tools
+	@$(MAKE) lint
+	@$(MAKE) type
 
 lint: $(VENV)/tools ## Check the style with ruff
 	@echo "== lint"
