@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pika
 import pyarrow as pa
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from compat.support import ServerProcess, eventually, quote
 from mirrormq.lake.client import Address, Feed, FeedClient
@@ -100,6 +101,19 @@ def settle(channel: Any, queue: str, count: int) -> list[bytes]:
         channel.basic_ack(method.delivery_tag)
         bodies.append(body)
     return bodies
+
+
+def patiently(run: Callable[[], object]) -> None:
+    """Spark gives a worker of a stream ten seconds to start, which no setting changes: on a busy machine that is too short."""
+    for _ in range(3):
+        try:
+            run()
+        except StreamingQueryException as problem:
+            if "failed to connect" not in str(problem):
+                raise
+        else:
+            return
+    run()
 
 
 def quiet(client: FeedClient, pattern: str = ".*") -> list[Feed]:

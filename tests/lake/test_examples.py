@@ -12,7 +12,7 @@ import pytest
 
 from compat.support import taken
 
-from .support import KEPT, Node, fill, quiet, start_node
+from .support import KEPT, Node, fill, patiently, quiet, start_node
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 
@@ -30,7 +30,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 def run(patch: pytest.MonkeyPatch, name: str, *words: str) -> None:
     patch.setattr(sys, "argv", [name, *words])
-    runpy.run_path(str(EXAMPLES / name))
+    patiently(lambda: runpy.run_path(str(EXAMPLES / name)))
 
 
 def test_every_example_is_tested() -> None:

@@ -12,7 +12,7 @@ from pyspark.sql.functions import udf
 from compat.support import quote, taken
 from mirrormq.lake.errors import sentence_of
 
-from .support import Node, fill, quiet
+from .support import Node, fill, patiently, quiet
 
 ROWS = int(os.environ.get("MIRRORMQ_LAKE_ROWS", "9000"))
 
@@ -101,10 +101,10 @@ def test_a_batch_of_a_stream_that_is_replayed_publishes_nothing_twice(
         )
         assert query.awaitTermination(500)
 
-    run()
+    patiently(run)
     for commit in (checkpoint / "commits").iterdir():
         commit.unlink()  # as if Spark had died after the sink's commit and before its own
-    run()
+    patiently(run)
     assert sorted(taken(channel, "out")) == sorted(f"message {number}".encode() for number in range(400))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from compat.support import eventually
 from mirrormq.lake.errors import sentence_of
 
-from .support import Node, fill, quiet, settle
+from .support import Node, fill, patiently, quiet, settle
 
 Reader = Callable[..., Any]
 
@@ -116,11 +117,11 @@ def test_a_stream_reads_everything_once_and_finds_new_queues(
         rows = spark.read.parquet(str(tmp_path / "out")).select("queue", "index").collect()
         return sorted((row["queue"], row["index"]) for row in rows)
 
-    run()
+    patiently(run)
     assert found() == [("s.1", index) for index in range(1, 121)]
     fill(channel, "s.1", 30, first=120)
     fill(channel, "s.2", 20)
     feeds = quiet(node.client(vhost))
-    run("1000")
+    patiently(partial(run, "1000"))
     assert found() == [(feed.name, index) for feed in feeds for index in range(1, feed.end)]
     eventually(lambda: any(row["name"] == "stream" for row in node.api("GET", f"/api/lake-mirrors/{vhost}")))
