@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-LIVE = ("clients", "compat", "live", "page")
+LIVE = ("clients", "compat", "lake", "live", "page")
 LIVE_PARTS = (("cluster", "live"), ("cluster", "coordination"), ("mirror", "live"))
 os.environ.setdefault("MIRRORMQ_COOKIE", secrets.token_hex(16))     # nodes that tests start share it, and no file is made
 

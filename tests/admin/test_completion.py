@@ -1,4 +1,4 @@
-"""What the shells complete, and colours on a terminal."""
+"""What the shells complete, and what a terminal shows: colours and bars."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from mirrormq.cli.ctl.completion import SHELLS, complete
+from mirrormq.cli.ctl.progress import WIDTH, bar, line_of
 
 from .support import Node, ctl
 
@@ -51,6 +52,16 @@ COMP_WORDS=(mirrormqctl -p shop list_que); COMP_CWORD=3; _mirrormqctl; echo "${{
 """
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
     assert done.stdout == "list_queues\n"
+
+
+def test_a_synchronisation_is_drawn_until_no_mirror_is_on_its_way():
+    behind = {"node": "rabbit@b", "lag_entries": 7, "lag_bytes": 70, "synced": None}
+    copying = {"node": "rabbit@c", "lag_entries": 900, "lag_bytes": 9000, "synced": 50}
+    row = {"messages": 200, "ring": {"learners": [copying, behind]}}
+    assert line_of(row) == f"rabbit@b: 7 entries behind  rabbit@c {bar(0.25)} 25 %"
+    assert line_of({"messages": 200, "ring": {"learners": []}}) == ""
+    assert line_of({"messages": 200}) == ""
+    assert (len(bar(0.25)), bar(2.0), bar(-1.0)) == (WIDTH, "█" * WIDTH, "░" * WIDTH)
 
 
 @pytest.mark.live

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mirrormq.admin.forecast import AT_RISK, ENDS, MOVES, WAITS, forecast
-from mirrormq.admin.mirrors import Learner, Ring
-from mirrormq.broker.arguments import parse_queue_arguments
+from mirrormq.admin.outlook import LOST, MOVES, WAITS, verdict
+from mirrormq.admin.ring_view import Placement
 
 from .conftest import Connect
 from .support import NODE, Node
@@ -19,27 +18,26 @@ class _Backlog:
 class _Queue:
     """As much of a queue as a forecast looks at."""
 
-    vhost, name, held, backlog = "/", "orders", 1, _Backlog()
+    vhost, name, held, kept, backlog = "/", "orders", 1, 4, _Backlog()
 
     def __init__(self, *, durable: bool = True, exclusive: bool = False) -> None:
         self.durable = durable
         self.exclusive = exclusive
-        self.arguments = parse_queue_arguments({}, "orders", "/")
 
 
-MIRRORED = Ring("a", 2, ("b", "c"), ("b",), (Learner("c", 5, 500),))
-BARE = Ring("a", 2, ("c",), (), (Learner("c", 5, 500),))
+MIRRORED = Placement("a", ("b",), ("c",))
+BARE = Placement("a", (), ("c",))
+ALONE = Placement("a")
 
 
-@pytest.mark.parametrize(("durable", "exclusive", "ring", "outcome", "leader"), [
-    (True, False, MIRRORED, MOVES, "b"), (True, False, BARE, AT_RISK, None), (True, False, None, WAITS, None),
-    (True, False, Ring("a"), WAITS, None), (False, False, None, ENDS, None), (False, False, MIRRORED, MOVES, "b"),
-    (True, True, None, ENDS, None),
+@pytest.mark.parametrize(("durable", "exclusive", "place", "word"), [
+    (True, False, MIRRORED, MOVES), (True, False, BARE, WAITS), (True, False, ALONE, WAITS), (False, False, ALONE, LOST),
+    (False, False, MIRRORED, MOVES), (True, True, ALONE, LOST),
 ])  # fmt: skip
-def test_the_outcome_follows_from_copies_in_sync(durable: bool, exclusive: bool, ring: Ring | None, outcome: str, leader: str):
-    row = forecast(_Queue(durable=durable, exclusive=exclusive), ring, "a")  # type: ignore[arg-type]
-    assert (row["outcome"], row["next_leader"]) == (outcome, leader)
-    assert row["sentence"]
+def test_the_verdict_follows_from_copies_in_sync(durable: bool, exclusive: bool, place: Placement, word: str):
+    told, sentence = verdict(_Queue(durable=durable, exclusive=exclusive), place)  # type: ignore[arg-type]
+    assert told == word
+    assert sentence
 
 
 @pytest.mark.live
@@ -47,9 +45,9 @@ def test_the_node_and_the_command_line_tell_it(node: Node, vhost: str, connect: 
     channel = connect().channel()
     channel.queue_declare("kept", durable=True)
     channel.queue_declare("passing")
-    channel.basic_publish("", "kept", b"x")
-    rows = {row["name"]: row for row in node.api("GET", f"/api/nodes/{NODE}/stop-forecast") if row["vhost"] == vhost}
-    assert (rows["kept"]["outcome"], rows["passing"]["outcome"]) == ("waits", "ends")
-    line = f"{vhost}\tkept\t1\twaits\tit has no mirror: its 1 messages wait until {NODE} is back"
-    assert line in node.ctl("stop_forecast").lines
+    told = node.api("GET", f"/api/nodes/{NODE}/stop-forecast")
+    rows = {row["name"]: row for row in told["queues"] if row["vhost"] == vhost}
+    assert (rows["kept"]["verdict"], rows["passing"]["verdict"]) == (WAITS, LOST)
+    lines = [line.split("\t") for line in node.ctl("stop_forecast").lines]
+    assert [vhost, "kept", "0", WAITS] in [line[:4] for line in lines]
     assert node.ask("GET", "/api/nodes/nobody@nowhere/stop-forecast").status == 404

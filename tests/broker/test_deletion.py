@@ -58,6 +58,17 @@ def test_a_queue_whose_deletion_was_given_up_elsewhere_takes_messages_again() ->
     assert methods(publisher.heard(), BasicAck, BasicNack) == [BasicAck(2, multiple=False)]
 
 
+def test_a_queue_whose_owner_has_just_left_can_be_declared() -> None:
+    cluster = Cluster("a", "b")
+    owner, heir = cluster.client("a"), cluster.client("a")
+    owner.ask(QueueDeclare("mine", exclusive=True))
+    owner.lose()
+    heir.say(QueueDeclare("mine", exclusive=True))
+    cluster.turn("a")
+    assert methods(heir.heard(rest=False)) == []
+    assert methods(heir.heard()) == [QueueDeclareOk("mine", 0, 0)]
+
+
 def test_a_declare_that_lost_leaves_no_owner_behind() -> None:
     cluster = Cluster("a", "b")
     clients = [cluster.client("a"), cluster.client("b")]

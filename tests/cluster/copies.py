@@ -75,7 +75,8 @@ class Copy:
 
     def hand_over(self) -> None:
         """What a turn of the node does with proposals."""
-        self.replica.submit(self.broker.journal.take())
+        if self.broker.journal.proposals:
+            self.replica.submit(self.broker.journal.take())
 
     async def agree(self) -> None:
         journal = self.broker.journal

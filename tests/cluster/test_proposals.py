@@ -154,6 +154,25 @@ async def test_a_queue_that_was_to_go_and_went_with_the_lease_is_not_asked_for_a
         assert await _left(a, "queue") == []
 
 
+async def test_a_queue_that_went_before_it_could_be_restated_does_not_come_back(tmp_path: Path) -> None:
+    async with copies(tmp_path, "a") as (a,):
+        a.make_queue("q")
+        await a.agree()
+        await a.store.revoke(a.lease)
+        await until(lambda: NODE + "a" not in a.replica._known)
+        a.broker.records.restate()
+        await a.agree()
+        a.broker.delete_queue(a.queue("q"), is_stubborn=True)
+        await a.agree()
+        assert "q" not in a.vhost.queues
+        await a.enter()
+        await until(lambda: not a.replica._stubborn)
+        a.make_exchange("behind-it")
+        await a.agree()
+        assert await _left(a, "queue") == []
+        assert "q" not in a.vhost.queues
+
+
 async def test_a_stubborn_end_that_was_lost_is_proposed_again_when_more_is_known(tmp_path: Path) -> None:
     async with copies(tmp_path, "a") as (a,):
         a.make_queue("q", durable=True)

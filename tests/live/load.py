@@ -41,6 +41,13 @@ class Client:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.reader = FrameReader(131072)
         self.waiting: list[Frame] = []
+        try:
+            self._open(vhost)
+        except BaseException:
+            self.socket.close()         # a server that dies meanwhile
+            raise
+
+    def _open(self, vhost: str) -> None:
         self.send(PROTOCOL_HEADER)
         self.expect("connection.start")
         abilities: Table = {"capabilities": {"consumer_cancel_notify": True}}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mirrormq.node.partition import PATIENCE, reason_to_pause
+from mirrormq.node.partition import PATIENCE, goes_on_alone, reason_to_pause
 
 THREE = {"a", "b", "c"}
 
@@ -44,3 +44,15 @@ def test_the_listed_nodes_decide() -> None:
     assert "any of b" in reason("pause_if_all_down", {"c"}, nodes=("b",))
     assert reason("pause_if_all_down", {"b"}, nodes=("b",)) == ""
     assert reason("pause_if_all_down", set(), nodes=("a", "b")) == ""
+
+
+@pytest.mark.parametrize(("mode", "sight", "away", "alone"), [
+    ("autoheal", set(), PATIENCE, True), ("ignore", set(), PATIENCE, True), ("pause_minority", set(), PATIENCE, False),
+    ("autoheal", {"b"}, PATIENCE, False), ("autoheal", set(), 0.0, False),
+])  # fmt: skip
+def test_who_goes_on_alone(mode: str, sight: set[str], away: float, *, alone: bool) -> None:
+    assert goes_on_alone(mode, members=THREE, in_sight=sight, store_away=away) is alone
+
+
+def test_a_single_node_is_never_cut_off() -> None:
+    assert not goes_on_alone("ignore", members={"a"}, in_sight=set(), store_away=PATIENCE)

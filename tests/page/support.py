@@ -1,7 +1,7 @@
 """Support for the tests of the web page: a real browser, and a reader who logs in and looks around.
 
-Debian's package chromium is used. Where it is missing tests are skipped, unless MIRRORMQ_REQUIRE_ALL=1 asks for everything: then it is
-installed, and its absence is a failure.
+Debian's package chromium is used. Where it is missing tests are skipped, unless MIRRORMQ_REQUIRE_ALL=1 asks for everything: then
+it is installed, and its absence is a failure.
 """
 
 from __future__ import annotations
@@ -63,11 +63,14 @@ class Reader:
         self.page.on("console", self._console)
         self.page.on("pageerror", lambda fault: self.complaints.append(str(fault)))
         self.page.on("dialog", lambda dialog: self.complaints.append(f"a dialog: {dialog.message}"))
-        self.page.on("request", lambda request: self.requests.append(request))
+        self.page.on("request", self._request)
 
     def _console(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
             self.complaints.append(message.text)
+
+    def _request(self, request: Request) -> None:
+        self.requests.append(request)
 
     def log_in(self, user: str = "guest", password: str | None = None) -> None:
         self.page.goto(self.node.url)
@@ -78,14 +81,9 @@ class Reader:
     def open(self, *parts: str) -> None:
         """Go to a view, and wait until it has been filled."""
         self.page.goto(f"{self.node.url}/#/{'/'.join(quote(part) for part in parts)}")
-        expect(self.page.locator(".live-dot.live")).to_be_visible()
-        expect(self.page.locator("h1")).to_be_visible()
+        shown = self.page.evaluate("location.hash")
+        expect(self.page.locator(".frame")).to_have_attribute("data-shown", shown)
 
     def overflow(self) -> int:
         """How many pixels the page is wider than the window."""
         return int(self.page.evaluate("document.documentElement.scrollWidth - innerWidth"))
-
-
-def open_at(reader: Reader, *parts: str) -> Page:
-    reader.open(*parts)
-    return reader.page

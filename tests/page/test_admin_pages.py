@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pika
 import pytest
@@ -18,7 +19,8 @@ Channel = pika.adapters.blocking_connection.BlockingChannel
 EVERYWHERE = ["Overview", "Connections", "Channels", "Exchanges", "Queues"]
 
 
-def test_a_policy_added_with_the_form_takes_effect_is_edited_and_deleted(reader: Reader, node: Node, vhost: str, channel: Channel):
+def test_a_policy_added_with_the_form_takes_effect_is_edited_and_deleted(
+        reader: Reader, node: Node, vhost: str, channel: Channel):
     channel.queue_declare("orders.eu", durable=True)
     page, queue = reader.page, f"/api/queues/{quote(vhost)}/orders.eu"
     reader.open("policies")
@@ -89,9 +91,9 @@ def test_a_user_is_added_gets_a_permission_and_is_deleted(reader: Reader, node: 
     page.get_by_role("button", name="Add user").click()
     page.get_by_role("link", name=name).click()
     expect(page.locator("h1")).to_have_text(name)
-    page.locator("main").get_by_role("combobox", name="Virtual host").select_option(vhost)
-    page.get_by_label("Read").fill("^q")
-    page.get_by_role("button", name="Set permission").click()
+    page.locator("main").get_by_role("combobox", name="Virtual host").first.select_option(vhost)
+    page.get_by_label("Read").first.fill("^q")
+    page.get_by_role("button", name="Set permission", exact=True).click()
     expect(page.get_by_role("table", name="permissions")).to_contain_text("^q")
     assert node.ask("GET", "/api/nodes", user=name, password="secret").status == 200
     page.get_by_role("button", name="Delete the user").click()
@@ -122,7 +124,8 @@ def test_a_virtual_host_with_a_limit(reader: Reader, node: Node):
 
 
 @pytest.mark.parametrize(("tag", "more"), [
-    ("management", ["Policies", "Limits"]), ("policymaker", ["Policies", "Limits"]), ("monitoring", ["Cluster", "Policies", "Limits"]),
+    ("management", ["Policies", "Limits"]), ("policymaker", ["Policies", "Limits"]),
+    ("monitoring", ["Cluster", "Policies", "Limits"]),
     ("administrator", ["Cluster", "Policies", "Limits", "Users", "Virtual hosts"])])
 def test_readers_see_what_their_tag_allows_and_the_api_refuses_the_rest(
         window: Window, node: Node, vhost: str, user: Callable[..., str], tag: str, more: list[str]):
@@ -136,12 +139,14 @@ def test_readers_see_what_their_tag_allows_and_the_api_refuses_the_rest(
     expect(page.locator("#operator-policies form")).to_have_count(1 if tag == "administrator" else 0)
     reader.open("limits")
     expect(page.get_by_role("button", name="Set limit")).to_have_count(2 if tag == "administrator" else 0)
-    allowed = {"/api/users": "administrator", "/api/rebalance/queues": "administrator", "/api/cluster-map": "monitoring administrator"}
+    allowed = {"/api/users": "administrator", "/api/rebalance/queues": "administrator",
+               "/api/cluster-map": "monitoring administrator"}
     for path, tags in allowed.items():
         assert node.ask("GET", path, user=name).status == (200 if tag in tags.split() else 401), path
 
 
-def test_where_a_reader_has_no_permissions_nothing_can_be_done(window: Window, node: Node, vhost: str, channel: Channel, user: Callable[..., str]):
+def test_where_a_reader_has_no_permissions_nothing_can_be_done(
+        window: Window, node: Node, vhost: str, channel: Channel, user: Callable[..., str]):
     channel.queue_declare("q", durable=True)
     name = user("administrator")
     reader = window()
@@ -153,3 +158,34 @@ def test_where_a_reader_has_no_permissions_nothing_can_be_done(window: Window, n
     expect(reader.page.get_by_role("button", name="Purge")).to_have_count(0)
     for path in ("messages", "messages/1"):
         assert node.ask("GET", f"/api/queues/{quote(vhost)}/q/{path}", user=name).status == 401
+
+
+def test_definitions_are_exported_and_imported(reader: Reader, node: Node, vhost: str, channel: Channel, tmp_path: Path):
+    channel.queue_declare("kept", durable=True)
+    page = reader.page
+    reader.open()
+    page.get_by_text("Definitions", exact=True).click()
+    with page.expect_download() as saving:
+        page.get_by_role("button", name="Export").click()
+    saving.value.save_as(tmp_path / "definitions.json")
+    channel.queue_delete("kept")
+    page.get_by_label("Definitions to import").set_input_files(tmp_path / "definitions.json")
+    page.get_by_role("dialog").get_by_role("button", name="Import").click()
+    expect(page.locator("#toasts")).to_contain_text("imported")
+    assert node.ask("GET", f"/api/queues/{quote(vhost)}/kept").status == 200
+    (tmp_path / "bad.json").write_text("no")
+    page.get_by_label("Definitions to import").set_input_files(tmp_path / "bad.json")
+    page.get_by_role("dialog").get_by_role("button", name="Import").click()
+    expect(page.locator("#toasts")).to_contain_text("bad.json is not JSON")
+
+
+def test_on_a_phone_the_menu_opens_and_leads_on(window: Window):
+    reader = window(width=360, height=740)
+    reader.log_in()
+    page = reader.page
+    expect(page.locator(".frame")).to_be_visible()
+    expect(page.get_by_role("navigation", name="Main")).to_be_hidden()
+    page.get_by_role("button", name="Menu").click()
+    page.get_by_role("navigation", name="Main").get_by_role("link", name="Exchanges").click()
+    expect(page.locator("h1")).to_have_text("Exchanges")
+    expect(page.get_by_role("navigation", name="Main")).to_be_hidden()

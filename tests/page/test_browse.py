@@ -99,9 +99,11 @@ def test_higher_priorities_come_first_over_all_pages(browse: Ask, channel: Chann
 
 def test_a_long_backlog_of_which_the_end_is_on_disk_alone_is_seen_whole(browse: Ask, channel: Channel, node: Node, vhost: str):
     channel.queue_declare("q", durable=True)
+    quick = channel.connection.channel()        # which does not wait for a confirm of each
     for number in range(9000):
-        channel.basic_publish("", "q", f"m{number:05}".encode(), pika.BasicProperties(delivery_mode=2))
-    assert node.api("GET", f"/api/queues/{quote(vhost)}/q")["messages_paged_out"] > 0
+        quick.basic_publish("", "q", f"m{number:05}".encode(), pika.BasicProperties(delivery_mode=2))
+    row = eventually(lambda: (row := node.api("GET", f"/api/queues/{quote(vhost)}/q"))["messages"] == 9000 and row)
+    assert row["messages_paged_out"] > 0
     seen = [body for told in pages(browse, "q", count=200) for body in bodies(told)]
     assert seen == [f"m{number:05}" for number in range(9000)]
     found = [body for told in pages(browse, "q", text="M0899", count=200) for body in bodies(told)]
@@ -114,8 +116,10 @@ def test_a_long_backlog_of_which_the_end_is_on_disk_alone_is_seen_whole(browse: 
 def test_a_search_looks_where_it_is_told_to(browse: Ask, channel: Channel, where: str, found: list[str]):
     channel.queue_declare("q", durable=True)
     channel.queue_bind("q", "amq.topic", "#")
-    for key, body, properties in (("k", "no", {}), ("k", "Payload of pAyLoAd", {}), ("payload.key", "by key", {}),
-                                  ("k", "by header", {"headers": {"x": "Payload"}}), ("k", "by property", {"message_id": "payload-7"})):
+    sent: tuple[tuple[str, str, dict[str, Any]], ...] = (
+        ("k", "no", {}), ("k", "Payload of pAyLoAd", {}), ("payload.key", "by key", {}),
+        ("k", "by header", {"headers": {"x": "Payload"}}), ("k", "by property", {"message_id": "payload-7"}))
+    for key, body, properties in sent:
         channel.basic_publish("amq.topic", key, body.encode(), pika.BasicProperties(delivery_mode=2, **properties))
     told = browse("q", text="payload", in_=where)
     assert [body.partition(" of")[0] for body in bodies(told)] == found
@@ -140,7 +144,8 @@ def test_payloads_are_cut_and_binary_ones_are_encoded(browse: Ask, channel: Chan
     assert (binary["payload"], binary["payload_encoding"]) == ("/wA=", "base64")
 
 
-@pytest.mark.parametrize("query", ["count=201", "count=x", "truncate=70000", "after=1", "after=a.b", "in=body", "state=gone", f"text={'x' * 1025}"])
+@pytest.mark.parametrize("query", [
+    "count=201", "count=x", "truncate=70000", "after=1", "after=a.b", "in=body", "state=gone", f"text={'x' * 1025}"])
 def test_what_makes_no_sense_is_refused(node: Node, vhost: str, channel: Channel, query: str):
     channel.queue_declare("q")
     assert node.ask("GET", f"/api/queues/{quote(vhost)}/q/messages?{query}").status == 400
@@ -190,7 +195,8 @@ def test_the_consumer_that_holds_a_message_is_named(biography: Ask, channel: Cha
 
 
 @pytest.mark.parametrize(("arguments", "end", "words"), [
-    ({"x-message-ttl": 0}, None, "expired"), ({"x-max-length": 0}, None, "length limit"), ({}, "purge", "purged"), ({}, "reject", "rejected")])
+    ({"x-message-ttl": 0}, None, "expired"), ({"x-max-length": 0}, None, "length limit"), ({}, "purge", "purged"),
+    ({}, "reject", "rejected")])
 def test_every_other_end_is_told(biography: Ask, channel: Channel, arguments: dict[str, Any], end: str | None, words: str):
     channel.queue_declare("q", durable=True, arguments=arguments)
     publish(channel, "q", "body")

@@ -13,19 +13,21 @@ from .support import Reader
 
 Channel = pika.adapters.blocking_connection.BlockingChannel
 EVIL = "<img src=x onerror=alert(1)>"
-NAMES = (EVIL, '"><script>alert(2)</script>', "'onmouseover='alert(3)", "javascript:alert(4)", "{{7*7}}${8*8}", "\u202egnp.exe", "../../x", "a%2Fb?c#d")
+NAMES = (EVIL, '"><script>alert(2)</script>', "'onmouseover='alert(3)", "javascript:alert(4)", "{{7*7}}${8*8}", "\u202egnp.exe",
+         "../../x", "a%2Fb?c#d")
 
 
 def injected(reader: Reader) -> int:
-    script = "document.querySelectorAll('main img, main script, main iframe, [onerror], [onmouseover], a[href^=\"javascript:\" i]').length"
-    return int(reader.page.evaluate(script))
+    what = "main img, main script, main iframe, [onerror], [onmouseover], a[href^='javascript:' i]"
+    return reader.page.locator(what).count()
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_queue_by_any_name_is_shown_opened_and_browsed(reader: Reader, vhost: str, channel: Channel, name: str):
     channel.queue_declare(name, durable=True)
     headers = {EVIL: name}
-    channel.basic_publish("", name, f"{EVIL}{name}".encode(), pika.BasicProperties(delivery_mode=2, headers=headers, message_id=EVIL))
+    properties = pika.BasicProperties(delivery_mode=2, headers=headers, message_id=EVIL)
+    channel.basic_publish("", name, f"{EVIL}{name}".encode(), properties)
     page = reader.page
     reader.open("queues")
     page.get_by_label("Virtual host", exact=True).select_option(vhost)
@@ -50,8 +52,9 @@ def test_everything_else_may_have_an_evil_name_too(reader: Reader, node: Node, c
     channel.queue_bind(EVIL, EVIL, EVIL, {EVIL: EVIL})
     channel.basic_consume(EVIL, lambda *_: None, consumer_tag=EVIL)
     try:
-        for view in (("exchanges",), ("exchanges", vhost, EVIL), ("queues", vhost, EVIL, "bindings"), ("queues", vhost, EVIL, "consumers"),
-                     ("policies",), ("users",), ("users", evil), ("vhosts",), ("limits",), ("queues", vhost, EVIL, "ring"), ("cluster",)):
+        for view in (("exchanges",), ("exchanges", vhost, EVIL), ("queues", vhost, EVIL, "bindings"), ("policies",), ("users",),
+                     ("queues", vhost, EVIL, "consumers"), ("users", evil), ("vhosts",), ("limits",), ("cluster",),
+                     ("queues", vhost, EVIL, "ring")):
             reader.open(*view)
             assert injected(reader) == 0, view
             if view != ("cluster",):

@@ -11,8 +11,8 @@ from admin.support import Node, quote
 from .support import Reader
 
 Channel = pika.adapters.blocking_connection.BlockingChannel
-WAYS = (("o", "Overview"), ("c", "Connections"), ("h", "Channels"), ("e", "Exchanges"), ("q", "Queues"), ("n", "Cluster"), ("p", "Policies"),
-        ("l", "Limits"), ("u", "Users"), ("v", "Virtual hosts"))
+WAYS = (("o", "Overview"), ("c", "Connections"), ("h", "Channels"), ("e", "Exchanges"), ("q", "Queues"), ("n", "Cluster"),
+        ("p", "Policies"), ("l", "Limits"), ("u", "Users"), ("v", "Virtual hosts"))
 
 
 @pytest.mark.parametrize(("key", "title"), WAYS)
@@ -84,9 +84,11 @@ def test_a_question_before_deleting_can_be_left_with_escape(reader: Reader, node
 
 def test_everything_that_can_be_operated_has_a_name(reader: Reader, vhost: str, channel: Channel):
     channel.queue_declare("q", durable=True)
-    for view in ((), ("queues",), ("policies",), ("users", "guest"), ("queues", vhost, "q"), ("queues", vhost, "q", "messages"), ("cluster",)):
+    for view in ((), ("queues",), ("policies",), ("users", "guest"), ("queues", vhost, "q"), ("queues", vhost, "q", "messages"),
+                 ("cluster",)):
         reader.open(*view)
-        nameless = reader.page.evaluate("""[...document.querySelectorAll("button, a, input, select, textarea")].filter((one) =>
-            !(one.textContent.trim() || one.getAttribute("aria-label") || one.getAttribute("aria-labelledby") || one.labels?.length))
+        nameless = reader.page.evaluate("""[...document.querySelectorAll("button, a, input, select, textarea")].filter(
+            (one) => !(one.textContent.trim() || one.getAttribute("aria-label") || one.getAttribute("aria-labelledby")
+                       || one.labels?.length))
             .map((one) => one.outerHTML)""")
         assert nameless == [], view

@@ -142,7 +142,8 @@ def test_under_tls_the_cookie_is_secure(tmp_path: Path):
         connection.request("POST", "/api/session", body=b'{"username":"guest","password":"guest"}', headers=PAGE)
         reply = connection.getresponse()
         assert reply.status == 200
-        assert {"Secure", "HttpOnly", "SameSite=Strict"} <= {part.strip() for part in reply.getheader("set-cookie", "").split(";")}
+        flags = {part.strip() for part in reply.getheader("set-cookie", "").split(";")}
+        assert {"Secure", "HttpOnly", "SameSite=Strict"} <= flags
         connection.close()
     finally:
         server.stop()

@@ -1,4 +1,4 @@
-"""Parts of the page's API that need no node: the plan of a rebalance, verdicts, spots, waiting after failed logins."""
+"""Parts of the page's API that need no node: verdicts, spots, waiting after failed logins."""
 
 from __future__ import annotations
 
@@ -6,32 +6,12 @@ import pytest
 
 from mirrormq.admin.attempts import FORGET, LONGEST, Attempts
 from mirrormq.admin.browse import shown_payload
-from mirrormq.admin.outlook import plan
 from mirrormq.admin.peek import Spot, read_spot
 from mirrormq.admin.ring_view import Placement
 
 
 def queues(leader: str, count: int, *mirrors: str) -> list[tuple[str, str, Placement]]:
     return [("/", f"{leader}{number}", Placement(leader, mirrors)) for number in range(count)]
-
-
-def test_a_plan_evens_out_what_has_mirrors():
-    moves, before, after = plan(queues("a", 6, "b", "c"), ["a", "b", "c"])
-    assert before == {"a": 6, "b": 0, "c": 0}
-    assert after == {"a": 2, "b": 2, "c": 2}
-    assert len(moves) == len({move.name for move in moves}) == 4
-
-
-def test_a_plan_moves_nothing_to_where_it_is_not_in_sync():
-    moves, _, after = plan(queues("a", 6, "b"), ["a", "b", "c"])
-    assert {move.target for move in moves} == {"b"}
-    assert after == {"a": 3, "b": 3, "c": 0}
-    assert plan(queues("a", 6), ["a", "b"])[0] == []
-
-
-def test_a_plan_leaves_alone_what_is_even_and_nodes_that_are_closed():
-    assert plan(queues("a", 2, "b") + queues("b", 3, "a"), ["a", "b"])[0] == []
-    assert plan(queues("a", 6, "b"), ["a"])[0] == []
 
 
 @pytest.mark.parametrize("text", ["", "1", "1.", ".1", "-1.2", "1.2.3", "a.1", "1.b", "1." + "9" * 50])

@@ -1,4 +1,4 @@
-"""Queues through the page: add, publish, browse without consuming, search, the life of a message, get, purge, delete, live figures."""
+"""Queues through the page: add, publish, browse without consuming, search, biography, get, purge, delete, live figures."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ from .conftest import Window
 from .support import Reader
 
 VIEWS: tuple[tuple[str, ...], ...] = (
-    (), ("connections",), ("channels",), ("exchanges",), ("queues",), ("cluster",), ("policies",), ("limits",), ("users",), ("vhosts",),
-    ("users", "guest"), ("exchanges", "/", "amq.topic"), ("exchanges", "/", "amq.default"),
+    (), ("connections",), ("channels",), ("exchanges",), ("queues",), ("cluster",), ("policies",), ("limits",), ("users",),
+    ("vhosts",), ("users", "guest"), ("exchanges", "/", "amq.topic"), ("exchanges", "/", "amq.default"),
 )  # fmt: skip
 PARTS = ((), ("ring",), ("messages",), ("bindings",), ("consumers",))
 Channel = pika.adapters.blocking_connection.BlockingChannel
@@ -69,7 +69,8 @@ def test_files_are_asked_for_again_and_not_sent_again(node: Node):
     assert (first.status, again.status, again.body) == (200, 304, None)
 
 
-@pytest.mark.parametrize("path", ["/static/../app.py", "/static/%2e%2e/app.py", "/static/index.html", "/static/views", "/static/none.js"])
+@pytest.mark.parametrize("path", [
+    "/static/../app.py", "/static/%2e%2e/app.py", "/static/index.html", "/static/views", "/static/none.js"])
 def test_nothing_but_the_pages_files_is_served(node: Node, path: str):
     assert node.ask("GET", path, user=None).status == 404
 

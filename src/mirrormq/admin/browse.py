@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from mirrormq.admin.call import Answer, Call, Json, State
 from mirrormq.admin.errors import ApiError, bad_request, not_authorised, not_found, unavailable
-from mirrormq.admin.peek import HELD, READY, START, Seen, Spot, hidden, look, read_spot
+from mirrormq.admin.peek import HELD, READY, START, STEP_BYTES, Seen, Spot, hidden, look, read_spot
 from mirrormq.admin.values import from_properties
 from mirrormq.broker.backlog import LogHole
 from mirrormq.broker.message import NEVER, Message
@@ -38,7 +38,7 @@ class Wish:
     """What is looked for, and how much of it."""
 
     def __init__(self, about: Json) -> None:
-        self.after = read_spot(about["after"]) if about.get("after") else START
+        self.after = read_spot(about.get("after", "")) or START
         self.count = int(about.get("count", 50))
         self.truncate = int(about.get("truncate", SHOWN))
         self.text = str(about.get("text", ""))
@@ -133,30 +133,53 @@ async def browse_here(state: State, about: Json) -> Json:
         return damaged(fault)
 
 
-async def _browse(state: State, queue: Queue, wish: Wish) -> Json:
-    rows: list[Json] = []
-    at: Spot | None = wish.after or START
-    scanned = size = shown = 0
-    while at is not None and len(rows) < wish.count and scanned < MAX_SCANNED and size < MAX_SCANNED_BYTES:
-        seen = look(queue, at, held=wish.held) if not queue.is_deleted else []
-        if not seen:
-            at = None
-            break
+class _Harvest:
+    """What a browse has found so far, and how much work that was."""
+
+    def __init__(self, wish: Wish) -> None:
+        self.rows: list[Json] = []
+        self.scanned = 0
+        self._wish = wish
+        self._size = 0
+        self._shown = 0
+
+    @property
+    def is_enough(self) -> bool:
+        return len(self.rows) >= self._wish.count or self._shown > MAX_SHOWN_BYTES
+
+    @property
+    def is_over(self) -> bool:
+        return self.is_enough or self.scanned >= MAX_SCANNED or self._size >= MAX_SCANNED_BYTES
+
+    def take(self, seen: list[Seen]) -> Spot | None:
+        """Returns where it stopped, if that is before the end of what was seen."""
+        self._size += 0 if seen else STEP_BYTES
         for one in seen:
-            at = one.spot
-            scanned += 1
-            size += one.message.size
-            if wish.fits(one.message):
-                rows.append(show_message(one, wish.truncate, HELD if wish.held else READY))
-                shown += min(one.message.size, wish.truncate)
-            if len(rows) >= wish.count or shown > MAX_SHOWN_BYTES:
-                break
-        if shown > MAX_SHOWN_BYTES:
-            break
+            self._take_one(one)
+            if self.is_enough:
+                return one.spot
+        return None
+
+    def _take_one(self, one: Seen) -> None:
+        wish = self._wish
+        self.scanned += 1
+        self._size += one.message.size
+        if wish.fits(one.message):
+            self.rows.append(show_message(one, wish.truncate, HELD if wish.held else READY))
+            self._shown += min(one.message.size, wish.truncate)
+
+
+async def _browse(state: State, queue: Queue, wish: Wish) -> Json:
+    harvest = _Harvest(wish)
+    at: Spot | None = wish.after
+    while at is not None and not harvest.is_over and not queue.is_deleted:
+        seen, at = look(queue, at, held=wish.held)
+        at = harvest.take(seen) or at
         await asyncio.sleep(0)
         state.runtime.tick()
-    return {"messages": rows, "next": None if at is None else str(at), "scanned": scanned, "node": state.broker.node_name,
-            "messages_ready": int(queue.backlog.count), "messages_unacknowledged": int(queue.held), "hidden": hidden(queue)}
+    return {"messages": harvest.rows, "next": None if at is None else str(at), "scanned": harvest.scanned,
+            "node": state.broker.node_name, "messages_ready": int(queue.backlog.count),
+            "messages_unacknowledged": int(queue.held), "hidden": hidden(queue)}
 
 
 def show_message(seen: Seen, truncate: int, state: str) -> Json:

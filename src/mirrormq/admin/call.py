@@ -9,10 +9,12 @@ from typing import Any, Final
 from mirrormq.admin.access import Gate, Principal
 from mirrormq.admin.ages import Ages
 from mirrormq.admin.errors import bad_request, key_missing, missing, not_found
+from mirrormq.admin.meter import Meter
 from mirrormq.admin.mirrors import Mirrors
 from mirrormq.admin.rates import Rates
 from mirrormq.admin.ring_office import RingOffice
 from mirrormq.admin.ring_view import RingView
+from mirrormq.admin.row_cache import RowCache
 from mirrormq.admin.sessions import Logins
 from mirrormq.broker.broker import Broker
 from mirrormq.broker.vhost import VirtualHost
@@ -44,6 +46,8 @@ class State:
         self.logins: Logins = Logins(runtime.broker.node_name)
         self.mirrors: Mirrors = office
         self.ages = Ages()
+        self.meter = Meter()
+        self.row_cache = RowCache()
 
 
 class Call:

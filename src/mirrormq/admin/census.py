@@ -65,6 +65,10 @@ class Kind(Generic[T]):
         """How one is shown in a list."""
         raise NotImplementedError
 
+    def text(self, state: State, query: Query) -> Callable[[T], str]:
+        """One row of a list, encoded."""
+        return shown(self.view(state, query), query)
+
     def whole_view(self, state: State, query: Query) -> Callable[[T], Json]:
         """How one is shown alone."""
         return self.view(state, query)
@@ -142,15 +146,14 @@ async def survey(state: State, kind: Kind[T], scope: Scope, query: Query, *, is_
 async def entries_of(state: State, kind: Kind[T], things: Sequence[T], order: Order, query: Query, *,
                      with_rows: bool = False) -> list[Entry]:
     node, view = state.broker.node_name, kind.view(state, query)
-    key, text = order.keys(kind, view), shown(view, query)
+    key, text = order.keys(kind, view), kind.text(state, query)
     return await in_slices(things, lambda thing: Entry(node, kind.place(thing), key(thing), text(thing) if with_rows else None))
 
 
 async def rows_at(state: State, kind: Kind[T], places: Sequence[Place], query: Query, *,
                   is_whole: bool = False) -> list[str | None]:
     """The rows of this node's things at these places, encoded; None for what is not there any more."""
-    view = kind.whole_view(state, query) if is_whole else kind.view(state, query)
-    text = shown(view, query)
+    text = shown(kind.whole_view(state, query), query) if is_whole else kind.text(state, query)
     things = kind.pick(state.broker, places)
     return await in_slices(things, lambda thing: None if thing is None else text(thing))
 

@@ -14,7 +14,7 @@ from mirrormq.admin.census import Kind, Scope, rows_at, survey, tell_survey
 from mirrormq.admin.connection_view import CHANNELS, CONNECTIONS, NAMES_OF_CONNECTIONS
 from mirrormq.admin.connections import close_here
 from mirrormq.admin.consumers import CONSUMERS
-from mirrormq.admin.forecast import forecast_here
+from mirrormq.admin.feed import figures_for_other
 from mirrormq.admin.health import health_here
 from mirrormq.admin.nodes import memory_here, show_here
 from mirrormq.admin.overview import attempts_here
@@ -59,10 +59,6 @@ async def _health(state: State, _: Json) -> Json:
     return health_here(state)
 
 
-async def _forecast(state: State, _: Json) -> list[Json]:
-    return await forecast_here(state)
-
-
 async def _attempts(state: State, _: Json) -> list[Json]:
     return attempts_here(state)
 
@@ -79,10 +75,15 @@ async def _quarantine(state: State, about: Json) -> Any:
     return await state.runtime.quarantine.answer(about)
 
 
+async def _undo_room(state: State, about: Json) -> Any:
+    return await state.runtime.undo.answer(about)
+
+
 ANSWERS: Final[dict[str, Answer]] = {
     "survey": _survey, "rows": _rows, "overview": _overview, "vhosts": _vhosts, "node": _node, "memory": _memory,
-    "health": _health, "attempts": _attempts, "forecast": _forecast, "close": _close, "delete": partial(act_for_other, "delete"),
-    "purge": partial(act_for_other, "purge"), "ring_orders": _ring, "quarantine_room": _quarantine, **QUESTIONS,
+    "health": _health, "attempts": _attempts, "close": _close, "delete": partial(act_for_other, "delete"),
+    "purge": partial(act_for_other, "purge"),
+    "ring_orders": _ring, "feed": figures_for_other, "quarantine_room": _quarantine, "undo_room": _undo_room, **QUESTIONS,
 }  # fmt: skip
 
 

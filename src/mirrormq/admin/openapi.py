@@ -18,7 +18,7 @@ WRITES: Final = ("PUT", "POST", "DELETE")
 PAGED: Final = ("/api/queues", "/api/exchanges", "/api/connections", "/api/channels", "/api/vhosts")
 SAMPLED: Final = (*PAGED, "/api/overview", "/api/nodes")
 TAGS: Final = {
-    "anyone": "nobody has to log in", "management": "any tag", "monitor": "monitoring", "scraper": "monitoring",
+    "anyone": "nobody has to log in", "known": "no tag; permissions in the virtual host decide", "management": "any tag", "monitor": "monitoring", "scraper": "monitoring",
     "policymaker": "policymaker", "administrator": "administrator", "member": "any tag, and a permission in the virtual host",
     "member_or_monitor": "monitoring, or any tag and a permission in the virtual host",
 }  # fmt: skip

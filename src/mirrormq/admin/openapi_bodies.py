@@ -55,5 +55,5 @@ BODIES: Final[dict[str, Schema]] = {
     "PUT /api/policies/{vhost}/{name}": _POLICY,
     "PUT /api/operator-policies/{vhost}/{name}": _POLICY,
 }
-NO_BODY: Final = ("POST /api/vhosts/{vhost}/start/{node}",)
+NO_BODY: Final = ("POST /api/vhosts/{vhost}/start/{node}", "POST /api/undo/{vhost}/{item}")
 """Requests that take none, although their method may have one."""

@@ -1,14 +1,14 @@
 """The cluster at a glance, and what would happen: leaders by node, a plan to even them out, what stopping a node would do.
 
 Rules
- 1. A plan moves a queue only to a mirror that is in sync, and one at a time from the node with the most leaders to that of its
-    mirrors with the fewest, while that makes the two more even. It is a preview: nothing is moved by asking.
+ 1. A plan is that of `cluster.rebalance`. It is a preview: nothing is moved by asking.
  2. A forecast says for each queue that a node leads what its clients would see. It holds for this moment.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from mirrormq.admin.browse import HERE
@@ -19,6 +19,7 @@ from mirrormq.admin.listing import in_slices
 from mirrormq.admin.queue_census import known_queues
 from mirrormq.admin.ring_view import Placement
 from mirrormq.broker.queue import Queue
+from mirrormq.cluster.rebalance import QUEUES
 
 MAX_ROWS: Final = 500
 LOST: Final = "lost"
@@ -66,47 +67,21 @@ def _count(counts: dict[str, dict[str, int]], place: Placement) -> None:
 # --- evening out ----------------------------------------------------------------------------------------------------
 
 
-def plan(places: Sequence[tuple[str, str, Placement]], nodes: Sequence[str]) -> tuple[list[Move], dict[str, int], dict[str, int]]:
-    """The moves, and leaders by node before and after them. `nodes` may lead."""
-    before = dict.fromkeys(nodes, 0)
-    movable: dict[str, list[tuple[str, str, Placement]]] = {name: [] for name in nodes}
-    for one in places:
-        before[one[2].leader] = before.get(one[2].leader, 0) + 1
-        if one[2].mirrors and one[2].leader in movable:
-            movable[one[2].leader].append(one)
-    after = dict(before)
-    moves: list[Move] = []
-    while (step := _next_move(after, movable)) is not None:
-        moves.append(step)
-        after[step.leader] -= 1
-        after[step.target] += 1
-    return moves, before, after
-
-
-def _next_move(load: Mapping[str, int], movable: dict[str, list[tuple[str, str, Placement]]]) -> Move | None:
-    for source in sorted(movable, key=lambda name: (-load[name], name)):
-        best: tuple[int, str] | None = None
-        chosen = -1
-        for at, (_, _, place) in enumerate(movable[source]):
-            for node in place.mirrors:
-                if node in movable and load[node] + 1 < load[source] and (best is None or (load[node], node) < best):
-                    best, chosen = (load[node], node), at
-        if best is not None:
-            vhost, name, place = movable[source].pop(chosen)
-            return Move(vhost, name, source, best[1], ", ".join((place.leader, *place.mirrors)))
-    return None
-
-
 async def preview_rebalance(call: Call) -> Answer:
-    placement = call.state.rings.placement
-    queues = [queue for queue in _everything(call) if queue.durable and not queue.exclusive]
-    places = await in_slices(queues, lambda queue: (queue.vhost, queue.name, placement(queue)))
-    running = call.runtime.cluster.membership.running
-    open_nodes = sorted(name for name in running if not _is_closed(call, name))
-    moves, before, after = plan(places, open_nodes)
-    alone = sum(1 for _, _, place in places if not place.mirrors)
+    """The very plan that a rebalance would carry out now."""
+    orders, forwarding = call.runtime.orders, call.broker.forwarding
+    plan = await orders.plan(".*", ".*", QUEUES)
+    fronts = {move.id: forwarding.mirrored[move.id] for move in plan if move.id in forwarding.mirrored}
+    moves = [Move(fronts[move.id].vhost, fronts[move.id].name, move.leader, move.to, ", ".join(fronts[move.id].holders))
+             for move in plan if move.id in fronts]
+    before = orders.shares()
+    after = Counter(before)
+    for move in moves:
+        after.update({move.leader: -1, move.target: 1})
+    alone = sum(1 for front in forwarding.mirrored.values() if len(front.holders) < 2)
     return Answer(200, {"moves": [move._asdict() for move in moves[:MAX_ROWS]], "count": len(moves), "before": before,
-                        "after": after, "cannot_move": alone, "sentence": _plan_sentence(len(moves), len(places), alone)})
+                        "after": {name: after[name] for name in before}, "cannot_move": alone,
+                        "sentence": _plan_sentence(len(moves), sum(before.values()), alone)})
 
 
 def _plan_sentence(moves: int, queues: int, alone: int) -> str:

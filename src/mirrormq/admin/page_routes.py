@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from mirrormq.admin import biography, browse, login, outlook, rings, static_files
+from mirrormq.admin import biography, browse, login, outlook, rings, static_files, undo
 from mirrormq.admin.access import Principal
 from mirrormq.admin.call import Handler
 
@@ -30,8 +30,8 @@ def page_routes(anyone: Access, member: Access, monitor: Access, administrator: 
         ("GET", f"{one}/failovers", member, rings.list_failovers),
         ("GET", f"{one}/quarantine", member, rings.list_quarantine),
         ("POST", f"{one}/quarantine/{{item}}", member, rings.settle_quarantine),
-        ("GET", "/api/undo/{vhost}", member, rings.list_undo),
-        ("POST", "/api/undo/{vhost}/{item}", member, rings.undo),
+        ("GET", "/api/undo/{vhost}", member, undo.list_undo),
+        ("POST", "/api/undo/{vhost}/{item}", member, undo.undo),
         ("GET", "/api/cluster-map", monitor, outlook.show_map),
         ("GET", "/api/nodes/{node}/stop-forecast", monitor, outlook.show_forecast),
         ("GET", "/api/rebalance/queues", administrator, outlook.preview_rebalance),

@@ -2,7 +2,8 @@
 
 Operator policies and limits of virtual hosts are parameters too, under `operator_policy` and `vhost-limits`; policies
 are shown under `policy` to those who ask for it by name, and are set only as policies. Parameters of plugins that
-RabbitMQ has (federation, shovels) are kept, so that definitions can be carried over, and mean nothing here.
+RabbitMQ has (federation, shovels) are kept, so that definitions can be carried over, and mean nothing here. Lake mirrors, which
+are kept as parameters too, are not shown as such: they belong to a cluster and not to its definitions.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from mirrormq.broker.broker import Broker
 from mirrormq.broker.limits import LimitFault
 from mirrormq.broker.policy_validation import PolicyFault, validation_failed
 from mirrormq.broker.records import CLUSTER_NAME
+from mirrormq.node.feed import COMPONENT as LAKE_MIRROR
 
 KEPT: Final = ("federation", "federation-upstream", "federation-upstream-set", "shovel")
 LIMITS: Final = "vhost-limits"
@@ -33,7 +35,8 @@ def _row(component: str, vhost: str, name: str, value: object) -> Json:
 
 def rows(broker: Broker, *, with_policies: bool = False) -> list[Json]:
     """Everything that counts as a parameter, by component, virtual host and name."""
-    found = [_row(component, vhost, name, value) for (component, vhost, name), value in broker.parameters.items()]
+    found = [_row(component, vhost, name, value) for (component, vhost, name), value in broker.parameters.items()
+             if component != LAKE_MIRROR]
     found += [_row(LIMITS, vhost.name, "limits", vhost.limits) for vhost in broker.vhosts.values() if vhost.limits]
     found += _policy_rows(broker, OPERATOR)
     if with_policies:

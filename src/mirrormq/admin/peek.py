@@ -10,6 +10,7 @@ Rules
 
 from __future__ import annotations
 
+import heapq
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
@@ -54,8 +55,15 @@ class Seen(NamedTuple):
     message: Message
 
 
-def look(queue: Queue, after: Spot, *, held: bool = False) -> list[Seen]:
-    """The next few messages behind a spot; none at the end. Raises what the log raises."""
+class Look(NamedTuple):
+    """What one step has seen, which may be nothing, and where the next one starts; None at the end."""
+
+    seen: list[Seen]
+    at: Spot | None
+
+
+def look(queue: Queue, after: Spot, *, held: bool = False) -> Look:
+    """The next few messages behind a spot. Raises what the log raises."""
     if held:
         return _held(queue, after)
     backlog = queue.backlog
@@ -63,22 +71,26 @@ def look(queue: Queue, after: Spot, *, held: bool = False) -> list[Seen]:
         return _plain(backlog, after)
     if isinstance(backlog, PriorityBacklog):
         return _by_priority(backlog, after)
-    return _delayed(backlog, after) if isinstance(backlog, DelayBacklog) else []
+    return _delayed(backlog, after) if isinstance(backlog, DelayBacklog) else Look([], None)
 
 
-def _plain(backlog: PlainBacklog, after: Spot) -> list[Seen]:
-    in_memory = sorted([pair for pair in backlog.returned if pair[0] > after.at], key=lambda pair: pair[0])
+def _plain(backlog: PlainBacklog, after: Spot) -> Look:
+    back = heapq.nsmallest(STEP_MESSAGES, [message for index, message in backlog.returned if index > after.at], key=_index)
     waiting = [message for message in backlog.window if message.index > after.at]
-    seen = _cut([message for _, message in in_memory] + waiting, 0)
-    if seen or not backlog.tail:
-        return seen
-    start = max(backlog.tail_next, after.at + 1)
-    while True:
-        entries = backlog.read(start, STEP_BYTES)
-        alive = [backlog.message_of(entry) for entry in entries if not backlog.is_forgotten(entry)]
-        if alive or not entries:
-            return _cut(alive, 0)
-        start = entries[-1].index + 1
+    seen = _cut(heapq.merge(back, waiting, key=_index), 0)
+    if seen:
+        return _behind(seen)
+    entries = backlog.read(max(backlog.tail_next, after.at + 1), STEP_BYTES) if backlog.tail else []
+    seen = _cut([backlog.message_of(entry) for entry in entries if not backlog.is_forgotten(entry)], 0)
+    return Look([], Spot(0, entries[-1].index)) if entries and not seen else _behind(seen)
+
+
+def _index(message: Message) -> int:
+    return int(message.index)
+
+
+def _behind(seen: list[Seen]) -> Look:
+    return Look(seen, seen[-1].spot if seen else None)
 
 
 def _cut(messages: Iterable[Message], depth: int) -> list[Seen]:
@@ -93,20 +105,19 @@ def _cut(messages: Iterable[Message], depth: int) -> list[Seen]:
     return seen
 
 
-def _by_priority(backlog: PriorityBacklog, after: Spot) -> list[Seen]:
+def _by_priority(backlog: PriorityBacklog, after: Spot) -> Look:
     top = int(backlog.max_priority)
     for depth in range(after.depth, top + 1):
         floor = after.at if depth == after.depth else 0
         seen = _of_level(backlog, backlog.levels[top - depth], depth, floor)
         if seen:
-            return seen
-    return []
+            return _behind(seen)
+    return Look([], None)
 
 
 def _of_level(backlog: Backlog, level: Level, depth: int, floor: int) -> list[Seen]:
-    in_memory = [message for _, message in level.returned] + list(level.window)
-    in_memory = sorted([message for message in in_memory if message.index > floor], key=lambda message: message.index)
-    seen = _cut(in_memory, depth)
+    back = heapq.nsmallest(STEP_MESSAGES, [message for index, message in level.returned if index > floor], key=_index)
+    seen = _cut(heapq.merge(back, [message for message in level.window if message.index > floor], key=_index), depth)
     if seen:
         return seen
     at = max(level.tail_at, bisect_right(level.tail, floor))
@@ -120,17 +131,17 @@ def _read_each(backlog: Backlog, indexes: Sequence[int]) -> Iterable[Message]:
             yield backlog.message_of(entries[0])
 
 
-def _delayed(backlog: DelayBacklog, after: Spot) -> list[Seen]:
-    slots = sorted([(index, message) for _, index, message in backlog.slots if index > after.at], key=lambda slot: slot[0])
+def _delayed(backlog: DelayBacklog, after: Spot) -> Look:
+    waiting = [(index, message) for _, index, message in backlog.slots if index > after.at]
     found: list[Message] = []
-    for index, message in slots[:STEP_MESSAGES]:
+    for index, message in heapq.nsmallest(STEP_MESSAGES, waiting, key=lambda slot: slot[0]):
         found += [message] if message is not None else _read_each(backlog, [index])
-    return _cut(found, 0)
+    return _behind(_cut(found, 0))
 
 
-def _held(queue: Queue, after: Spot) -> list[Seen]:
-    indexes = sorted([index for index in queue.held_logged if index > after.at])[:STEP_MESSAGES]
-    return _cut(_read_each(queue.backlog, indexes), 0)
+def _held(queue: Queue, after: Spot) -> Look:
+    indexes = heapq.nsmallest(STEP_MESSAGES, [index for index in queue.held_logged if index > after.at])
+    return _behind(_cut(_read_each(queue.backlog, indexes), 0))
 
 
 def hidden(queue: Queue) -> int:
@@ -141,7 +152,7 @@ def hidden(queue: Queue) -> int:
 def find_ready(queue: Queue, index: int) -> Seen | None:
     depths = int(queue.backlog.max_priority) + 1 if isinstance(queue.backlog, PriorityBacklog) else 1
     for depth in range(depths):
-        seen = look(queue, Spot(depth, index - 1))
+        seen = look(queue, Spot(depth, index - 1)).seen
         if seen and seen[0].spot == Spot(depth, index):
             return seen[0]
     return None

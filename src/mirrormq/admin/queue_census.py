@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from mirrormq.admin.call import Json, State
 from mirrormq.admin.census import Census, Entry, Kind, Place, Query, Scope, Survey, ask_rows, shown
 from mirrormq.admin.listing import in_slices
-from mirrormq.admin.queue_view import QueueView, show_down
+from mirrormq.admin.queue_view import QueueView, queue_counters, show_down
+from mirrormq.admin.row_cache import cached
 from mirrormq.broker.broker import Broker
 from mirrormq.broker.queue import Queue
 
@@ -40,6 +41,10 @@ class Queues(Kind[Queue]):
 
     def view(self, state: State, query: Query) -> Callable[[Queue], Json]:
         return QueueView(state, query).show
+
+    def text(self, state: State, query: Query) -> Callable[[Queue], str]:
+        return cached(state.row_cache, query, super().text(state, query), queue_counters, state.rates, state.mirrors,
+                      int(state.broker.now))
 
     def whole_view(self, state: State, query: Query) -> Callable[[Queue], Json]:
         return QueueView(state, query).show_whole

@@ -74,7 +74,8 @@ class QueueView:
             row["idle_since"] = timestamp(queue.last_used)
         if counters["publish"] or counters["deliver_get"]:
             row["message_stats"] = figures.fields(FLOWS, self._flows)
-        return row
+        lake_mirrors = self._state.runtime.lake_mirrors.show(queue)
+        return row | {"lake_mirrors": lake_mirrors} if lake_mirrors else row
 
     def figures(self, queue: Queue) -> Json:
         """The numbers alone, without rates."""

@@ -120,6 +120,21 @@ class Rates:
             return not any(counters.values())
         return entry.base.counters == counters and not any(entry.rates.values())
 
+    def is_still(self, key: Key) -> bool:
+        """Whether all rates are known, and zero."""
+        entry = self._entries.get(key)
+        return entry is not None and bool(entry.rates) and not any(entry.rates.values())
+
+    def still(self, key: Key, now: int) -> bool:
+        """A look at something that is known not to have changed; False if there was none before."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return False
+        entry.seen = now
+        if now - entry.base.at >= self._interval:
+            entry.base = Look(now, entry.base.counters)
+        return True
+
     def _renew(self, entry: _Entry, look: Look) -> None:
         passed = look.at - entry.base.at
         if passed >= self._interval or (passed >= SOONEST and not entry.rates):

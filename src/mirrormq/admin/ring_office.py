@@ -8,7 +8,7 @@ from typing import Any
 from mirrormq.admin.errors import ApiError
 from mirrormq.admin.mirrors import MIRRORED, NOT_MIRRORED, Learner, Share
 from mirrormq.admin.mirrors import Ring as Summary
-from mirrormq.admin.ring_view import Failover, Member, NoSuchItem, Placement, QuarantineItem, Ring, UndoItem, why_alone
+from mirrormq.admin.ring_view import Failover, Member, NoSuchItem, Placement, QuarantineItem, Ring, why_alone
 from mirrormq.broker.forward.away import AwayQueue
 from mirrormq.broker.queue import Queue
 from mirrormq.mirror.holding import Holding
@@ -104,12 +104,6 @@ class RingOffice:
             return await self._runtime.quarantine.settle(front, item, requeue=requeue)
         except quarantine_room.NoSuchItem:
             raise NoSuchItem(item) from None
-
-    async def undo_items(self, vhost: str) -> list[UndoItem]:
-        return []
-
-    async def undo(self, vhost: str, item: str) -> int:
-        raise NoSuchItem(item)
 
 
 def _learner(node: str, holding: Holding | None) -> Learner:

@@ -4,7 +4,7 @@ Rules
  1. `placement` is known on every node, from its own copy of what is agreed, and costs nothing.
  2. Everything else is asked of the node that leads the queue, and of no other.
  3. A queue that is not mirrored has a ring of one. Nothing is invented for it.
- 4. Items of quarantine and undo are known by an `id`, which stays the same while they are there.
+ 4. Items of quarantine are known by an `id`, which stays the same while they are there.
 """
 
 from __future__ import annotations
@@ -84,19 +84,6 @@ class QuarantineItem:
 
 
 @dataclass(frozen=True)
-class UndoItem:
-    """A purge or deletion that can be taken back until `until_ms`."""
-
-    id: str
-    name: str
-    what: str
-    time_ms: int
-    until_ms: int
-    messages: int
-    bytes: int
-
-
-@dataclass(frozen=True)
 class Placement:
     """Who leads a queue, who is in sync behind the leader, who is not yet."""
 
@@ -122,14 +109,6 @@ class RingView(Protocol):
 
     async def settle_quarantine(self, queue: Queue, item: str, *, requeue: bool) -> int:
         """Append its live messages to the queue, or throw it away. How many messages; NoSuchItem."""
-        ...
-
-    async def undo_items(self, vhost: str) -> list[UndoItem]:
-        """Of all queues that this node leads, or led when they were deleted."""
-        ...
-
-    async def undo(self, vhost: str, item: str) -> int:
-        """How many messages are back; NoSuchItem."""
         ...
 
 

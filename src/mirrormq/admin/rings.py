@@ -1,4 +1,4 @@
-"""Rings, failovers, quarantine and undo of queues, asked of the node that leads each."""
+"""Rings, failovers and quarantine of queues, asked of the node that leads each."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from mirrormq.admin.browse import GONE_AWAY, HERE, at_home, queue_here
 from mirrormq.admin.call import Answer, Call, Json, State
-from mirrormq.admin.errors import ApiError, bad_request, not_authorised, not_found
+from mirrormq.admin.errors import bad_request, not_authorised, not_found
 from mirrormq.admin.ring_view import NoSuchItem, as_json
 from mirrormq.broker.queue import Queue
 
@@ -23,9 +23,10 @@ def _one(call: Call) -> Queue:
     return queue
 
 
-def _require(call: Call, name: str, *operations: str) -> None:
-    allowed = call.broker.authority.allowed
-    if not all(allowed(call.principal.name, call.args["vhost"], "queue", name, operation) for operation in operations):
+def require(call: Call, name: str, *operations: str) -> None:
+    """Permissions of the caller, unless it is a tool that holds the node's token."""
+    who, vhost, allowed = call.principal, call.args["vhost"], call.broker.authority.allowed
+    if not who.is_local and not all(allowed(who.name, vhost, "queue", name, operation) for operation in operations):
         raise not_authorised("Access refused.")
 
 
@@ -46,35 +47,9 @@ async def settle_quarantine(call: Call) -> Answer:
     queue, action = _one(call), call.need("action")
     if action not in DEEDS:
         raise bad_request(["unknown action: requeue or discard", action])
-    _require(call, queue.name, "write" if DEEDS[action] else "configure")
+    require(call, queue.name, "write" if DEEDS[action] else "configure")
     about = {"item": call.args["item"], "requeue": DEEDS[action]}
     return Answer(200, await at_home(call, queue, "settle_quarantine", about))
-
-
-async def list_undo(call: Call) -> Answer:
-    vhost = call.vhost().name
-    told = await call.runtime.cluster.ask_all("undo_items", {"vhost": vhost})
-    found = [*await _undo_items(call.state, {"vhost": vhost}), *(item for items in told.values() for item in items)]
-    wanted = call.query.get("name")
-    shown = [item for item in found if wanted is None or item["name"] == wanted]
-    return Answer(200, sorted(shown, key=lambda item: -item["time_ms"]))
-
-
-async def undo(call: Call) -> Answer:
-    """By the node that has it; the others say that they have nothing by that name."""
-    vhost = call.vhost().name
-    about = {"vhost": vhost, "item": call.args["item"]}
-    told = await call.runtime.cluster.ask_all("undo_items", {"vhost": vhost})
-    holders = {item["id"]: (node, item["name"]) for node, items in told.items() for item in items}
-    own = {item["id"]: ("", item["name"]) for item in await _undo_items(call.state, about)}
-    if about["item"] not in holders | own:
-        raise ApiError(404, "not_found", NOTHING)
-    node, name = (holders | own)[about["item"]]
-    _require(call, name, "configure", "write")
-    answer = await call.runtime.cluster.ask(node, "undo", about) if node else await _undo(call.state, about)
-    if answer is None or "refused" in answer:
-        raise ApiError(404, "not_found", NOTHING)
-    return Answer(200, answer)
 
 
 # --- on the node that leads the queue -------------------------------------------------------------------------------
@@ -111,18 +86,7 @@ async def _settle(state: State, queue: Queue, about: Json) -> Json:
     return {"messages": await state.rings.settle_quarantine(queue, about["item"], requeue=about["requeue"])}
 
 
-async def _undo_items(state: State, about: Json) -> list[Json]:
-    return [as_json(item) for item in await state.rings.undo_items(about["vhost"])]
-
-
-async def _undo(state: State, about: Json) -> Json:
-    try:
-        return {"messages": await state.rings.undo(about["vhost"], about["item"])}
-    except NoSuchItem:
-        return NO_ITEM
-
-
 HERE.update({
     "ring": _about_queue(_ring), "failovers": _about_queue(_failovers), "quarantine": _about_queue(_quarantine),
-    "settle_quarantine": _about_queue(_settle), "undo_items": _undo_items, "undo": _undo,
+    "settle_quarantine": _about_queue(_settle),
 })  # fmt: skip

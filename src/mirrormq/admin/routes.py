@@ -12,7 +12,8 @@ from mirrormq.admin import (
     consumers,
     definitions,
     exchanges,
-    forecast,
+    feed,
+    feed_publish,
     health,
     messages,
     metrics,
@@ -37,6 +38,10 @@ Access = Callable[[Principal, str], None]
 
 def anyone(_: Principal, __: str) -> None:
     """Also those who have not logged in."""
+
+
+def known(_: Principal, __: str) -> None:
+    """Whoever has logged in; the handler looks for permissions."""
 
 
 def management(principal: Principal, _: str) -> None:
@@ -94,7 +99,6 @@ ROUTES: Final[tuple[Route, ...]] = (
     ("GET", "/api/nodes", monitor, nodes.list_nodes),
     ("GET", "/api/nodes/{node}", monitor, nodes.show_node),
     ("GET", "/api/nodes/{node}/memory", monitor, nodes.show_memory),
-    ("GET", "/api/nodes/{node}/stop-forecast", monitor, forecast.show_forecast),
     ("GET", "/api/environment", administrator, nodes.show_environment),
     ("GET", "/api/auth/attempts/{node}", monitor, overview.list_attempts),
     ("GET", "/api/auth/attempts/{node}/source", monitor, overview.list_attempts_by_source),
@@ -131,6 +135,14 @@ ROUTES: Final[tuple[Route, ...]] = (
     ("DELETE", "/api/queues/{vhost}/{name}/contents", member, queues.purge_queue),
     ("POST", "/api/queues/{vhost}/{name}/actions", administrator, queues.act_on_queue),
     ("POST", "/api/queues/{vhost}/{name}/get", member, messages.get_messages),
+    ("GET", "/api/feed/{vhost}", known, feed.list_feeds),
+    ("GET", "/api/feed/{vhost}/{name}", known, feed.read_feed),
+    ("GET", "/api/feed/{vhost}/{name}/at", known, feed.find_time),
+    ("POST", "/api/feed/{vhost}/{name}/publish", known, feed_publish.publish_run),
+    ("GET", "/api/lake-mirrors/{vhost}", known, feed.list_mirrors),
+    ("GET", "/api/lake-mirrors/{vhost}/{name}", known, feed.show_mirror),
+    ("PUT", "/api/lake-mirrors/{vhost}/{name}", known, feed.put_mirror),
+    ("DELETE", "/api/lake-mirrors/{vhost}/{name}", known, feed.delete_mirror),
     ("GET", "/api/bindings", management, bindings.list_bindings),
     ("GET", "/api/bindings/{vhost}", member, bindings.list_bindings),
     ("GET", "/api/bindings/{vhost}/e/{source}/{kind:e|q}/{destination}", member, bindings.list_between),

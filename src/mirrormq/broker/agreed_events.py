@@ -71,15 +71,16 @@ class AgreedEvents:
 
 def _about(kind: str, names: list[str], text: str | None) -> Table:
     about: Table = {}
-    for key, value in zip(KEYS[kind], names, strict=False):
-        about[key] = value
+    for at, place in enumerate(KEYS[kind]):
+        if at < len(names):
+            about[place] = names[at]
     if kind == "operator_policy":
         about["component"] = "operator_policy"
     if text is not None:
         record: Record = json.loads(text)
-        for key, value in record.items():
+        for key in record:
             if key not in SECRET:
-                about[key] = _value(key, value)
+                about[key] = _value(key, record[key])
     return about
 
 

@@ -28,9 +28,9 @@ def answer(broker: Broker, channel: Channel, reply: Method | None, before: int, 
 
 
 def await_fate(broker: Broker, channel: Channel, method: Method, queue: Queue) -> bool:
-    """A queue that goes with its node, whose node is silent: whoever wants to declare it waits until it is known to be gone
-    or there, but not for long. False when there is nothing to wait for."""
-    if not queue.is_away or broker.forwarding.is_linked(queue.home):
+    """A queue whose end is proposed, or one that goes with its node, whose node is silent: whoever wants to declare it waits
+    until it is known to be gone or there, but not for long. False when there is nothing to wait for."""
+    if not queue.is_going and (queue.keeps_record or not queue.is_away or broker.forwarding.is_linked(queue.home)):
         channel.patience = 0
         return False
     if not channel.patience:

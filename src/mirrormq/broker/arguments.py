@@ -219,6 +219,10 @@ def _routing_key_fault(value: Value) -> str:
     return fault or ("" if len(_bare(value).encode("utf-8", "surrogateescape")) <= 255 else '"longer than 255 bytes"')
 
 
+def _source_fault(value: Value) -> str:
+    return _routing_key_fault(value) or ("" if _bare(value) else '"it names no queue"')
+
+
 _CHECKS: Final = (
     ("x-queue-type", _queue_type_fault),
     ("x-expires", _lifetime_fault),
@@ -233,8 +237,8 @@ _CHECKS: Final = (
     ("x-consumer-timeout", _count_fault),
     ("x-single-active-consumer", _boolean_fault),
     ("x-queue-master-locator", _locator_fault),
-    ("x-copy-from", _string_fault),
-    ("x-copy-routing-key", _string_fault),
+    ("x-copy-from", _source_fault),
+    ("x-copy-routing-key", _routing_key_fault),
 )
 
 
@@ -256,6 +260,8 @@ def _check_queue_arguments(arguments: Table, resource: str) -> None:
             _refuse(key, resource, check(arguments[key]))
         if key == "x-dead-letter-routing-key" and key in arguments and "x-dead-letter-exchange" not in arguments:
             _refuse(key, resource, "routing_key_but_no_dlx_defined")
+    if "x-copy-routing-key" in arguments and "x-copy-from" not in arguments:
+        _refuse("x-copy-routing-key", resource, "\"there is no 'x-copy-from'\"")
     _refuse_of_other_types(arguments, _OF_OTHER_TYPES, resource)
 
 
@@ -302,7 +308,10 @@ class QueueArguments:
 
 
 def parse_queue_arguments(arguments: Table, queue_name: str, vhost: str) -> QueueArguments:
-    _check_queue_arguments(arguments, described("queue", queue_name, vhost))
+    resource = described("queue", queue_name, vhost)
+    _check_queue_arguments(arguments, resource)
+    if _str(arguments, "x-copy-from") == queue_name:
+        _refuse("x-copy-from", resource, '"a queue cannot copy itself"')
     return QueueArguments(arguments)
 
 

@@ -9,12 +9,12 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from mirrormq.broker import handshake, publishing, registry
+from mirrormq.broker import handshake, publishing, registry, throttling
 from mirrormq.broker.agreed_events import AgreedEvents
 from mirrormq.broker.auth import Authority
 from mirrormq.broker.backlog import Budget
 from mirrormq.broker.channel import Channel
-from mirrormq.broker.connection import RUNNING, Connection
+from mirrormq.broker.connection import Connection
 from mirrormq.broker.delayed import Delays
 from mirrormq.broker.dispatch import dispatch
 from mirrormq.broker.events import Events
@@ -36,7 +36,7 @@ from mirrormq.broker.stopping import seal_queues, stop_queue
 from mirrormq.broker.tracing import Tracer
 from mirrormq.broker.vhost import VirtualHost
 from mirrormq.wire.errors import AMQPError, NotAllowed
-from mirrormq.wire.methods import ChannelOpenOk, ConnectionBlocked, ConnectionUnblocked, Method
+from mirrormq.wire.methods import ChannelOpenOk, Method
 
 VERSION: Final = "0.1.0"
 
@@ -308,41 +308,16 @@ class Broker:
     # --- back-pressure ------------------------------------------------------------------------------------------
 
     def note_publisher(self, connection: Connection) -> None:
-        connection.is_publisher = True
-        if self.alarms or self.is_busy:
-            self.throttle(connection)
+        throttling.note_publisher(self, connection)
 
     def throttle(self, connection: Connection) -> None:
-        """Stop reading from a publisher; tell it why if it can be told. One that is closing must be read to its close-ok."""
-        if connection.state != RUNNING:
-            return
-        if not connection.is_blocked:
-            connection.is_blocked = True
-            connection.mind_reading()
-        if self.alarms and not connection.blocked_told and connection.capabilities.get("connection.blocked") is True:
-            connection.blocked_told = True
-            connection.send(ConnectionBlocked("low on " + " & ".join(sorted(self.alarms, reverse=True))))
-            connection.flush()
+        throttling.throttle(self, connection)
 
     def relieve(self, connection: Connection) -> None:
-        if connection.is_blocked:
-            connection.is_blocked = False
-            connection.mind_reading()
-        if connection.blocked_told:
-            connection.blocked_told = False
-            if connection.state == RUNNING:
-                connection.send(ConnectionUnblocked())
+        throttling.relieve(connection)
 
     def set_alarms(self, alarms: dict[str, str], *, is_busy: bool) -> None:
-        """Alarms by name with the words that publishers are told; `is_busy` throttles without words."""
-        self.alarms = alarms
-        self.is_busy = is_busy
-        for connection in list(self.connections):
-            if (alarms or is_busy) and connection.is_publisher:
-                self.throttle(connection)
-            elif not (alarms or is_busy):
-                self.relieve(connection)
-        self.host.schedule()
+        throttling.set_alarms(self, alarms, is_busy=is_busy)
 
     # --- permissions --------------------------------------------------------------------------------------------
 
@@ -387,6 +362,8 @@ class Broker:
 
     def forget_routes(self) -> None:
         """Exchanges, bindings, queues or permissions changed: every kept route is worked out anew."""
+        for vhost in self.vhosts.values():
+            vhost.unbound.clear()
         routed = self.routed
         if routed:
             self.routed = []

@@ -396,6 +396,3 @@ class Channel:
         self.consumers.pop(consumer.tag, None)
         consumer.queue.remove_consumer(consumer)
         self.connection.broker.events.consumer("consumer.deleted", consumer)
-
-
-__all__ = ["CONFIRM", "PLAIN", "TRANSACTION", "Channel", "ConfirmBarrier", "Delivery"]

@@ -45,8 +45,8 @@ class Events:
             self.tell(name, about_connection(connection))
 
     def channel(self, name: str, channel: Channel) -> None:
-        if self.is_heard():
-            connection = channel.connection
+        connection = channel.connection
+        if connection.received_count and self.is_heard():       # what the HTTP API does on a channel is no client's
             about: Table = {"name": f"{connection.name} ({channel.number})", "connection": connection.name,
                             "number": channel.number, "user": _user(connection), "vhost": _vhost(connection)}
             self.tell(name, about)

@@ -25,6 +25,7 @@ from mirrormq.broker.bindings import (
     table_for,
     text_argument,
 )
+from mirrormq.broker.copies import GROUPS, MIRRORED, check_mirrored, groups_of
 from mirrormq.broker.hashing import check_hash_arguments, check_weight
 from mirrormq.broker.headers import check_match_argument
 from mirrormq.broker.policy import Policy, merge
@@ -57,6 +58,7 @@ class Exchange(Destination):
         self.auto_delete: bool = auto_delete
         self.internal: bool = internal
         self.arguments: Table = arguments
+        self.groups: list[str] = groups_of(arguments)   # that have copies of what is bound to it
         self.policy: str = ""
         self.published_in: int = 0      # messages from channels, and how many queues got them
         self.published_out: int = 0
@@ -190,7 +192,7 @@ def check_equivalent(
     check_same_field("durable", durable, exchange.durable, resource)
     check_same_field("auto_delete", auto_delete, exchange.auto_delete, resource)
     check_same_field("internal", internal, exchange.internal, resource)
-    check_same_arguments(("alternate-exchange",), arguments, exchange.arguments, resource)
+    check_same_arguments(("alternate-exchange", MIRRORED, GROUPS), arguments, exchange.arguments, resource)
 
 
 def create_exchange(
@@ -199,6 +201,7 @@ def create_exchange(
     """Checks type and arguments; names and permissions are the caller's to check."""
     check_type(type)
     check_name_argument("alternate-exchange", arguments, described("exchange", name, vhost))
+    check_mirrored(arguments, described("exchange", name, vhost))
     inner = _delayed_type(arguments) if type == DELAYED else type
     if inner == CONSISTENT_HASH:
         check_hash_arguments(arguments)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 from mypy_extensions import mypyc_attr
 
 if TYPE_CHECKING:
+    from mirrormq.broker.bindings import Binding
     from mirrormq.broker.connection import Connection
     from mirrormq.broker.forward.away import AwayQueue
     from mirrormq.broker.metadata import Record
@@ -66,6 +67,12 @@ class Host:
 
     def queue_gone(self, log_id: int) -> None:
         """A mirrored queue is deleted."""
+
+    def purged(self, queue: Queue, first: int, index: int, count: int, size: int) -> None:
+        """The entry `index` of the queue's log ended so many persistent messages, of which `first` is the first."""
+
+    def queue_ends(self, queue: Queue, bindings: list[Binding]) -> None:
+        """A queue is being removed, which had these bindings."""
 
     def policies_changed(self) -> None:
         """What they say of mirrors may be different now."""

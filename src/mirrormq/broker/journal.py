@@ -58,6 +58,7 @@ class Proposal:
         self.prefixes: list[str] = []       # everything whose name begins so is deleted
         self.is_stubborn: bool = is_stubborn
         self.ending: Queue | None = None    # the queue whose end a stubborn one proposes
+        self.restating: Queue | None = None     # the queue whose record a lease took, and which it says again
         self.is_void: bool = False          # it was lost, and there is no record of that queue
         self.owned: int = 0                 # the id of the exclusive queue that it makes
         self.sequel: Proposal | None = None     # is proposed when this one is decided

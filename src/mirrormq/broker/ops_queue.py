@@ -93,7 +93,7 @@ def on_declare(channel: Channel, method: QueueDeclare) -> None:
             channel.given_name = name
         agreement.answer(broker, channel, None, before, method, again=True)
         return
-    if not queue.keeps_record and agreement.await_fate(broker, channel, method, queue):
+    if agreement.await_fate(broker, channel, method, queue):
         return
     if queue.is_away and queue.exclusive:
         away.check_locked(channel, method, queue)
@@ -134,11 +134,21 @@ def _create(channel: Channel, vhost: VirtualHost, name: str, method: QueueDeclar
     if arguments.dead_letter_exchange is not None:
         check(channel, "queue", name, "read")
         check(channel, "exchange", arguments.dead_letter_exchange, "write")
+    if arguments.copy_from is not None:
+        _check_source(channel, vhost, arguments.copy_from)
     connection = channel.connection
     broker = connection.broker
     home = "" if method.exclusive else broker.host.place(vhost.name, name, arguments.master_locator or "")
     registry.create_queue(broker, vhost, name, arguments, durable=method.durable, auto_delete=method.auto_delete,
                           owner=connection if method.exclusive else None, home=home)
+
+
+def _check_source(channel: Channel, vhost: VirtualHost, name: str) -> None:
+    """Who copies a queue reads it."""
+    check(channel, "queue", name, "read")
+    source = vhost.queues.get(name)
+    if source is not None and source.exclusive:
+        raise locked(name, vhost.name)
 
 
 def _check_same(channel: Channel, queue: Queue, method: QueueDeclare) -> None:

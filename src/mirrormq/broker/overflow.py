@@ -30,18 +30,18 @@ def _work_ahead(queue: Queue) -> None:
 def has_place(queue: Queue, message: Message) -> bool:
     if queue.damage or not queue.is_enough:
         return False
-    if queue.settings.overflow == DROP_HEAD or not _is_full(queue, message):
+    if queue.settings.overflow == DROP_HEAD or not is_full(queue, message):
         return True
     _work_ahead(queue)              # what a waiting consumer can take does not count against the limit
     queue.activate()
-    if not _is_full(queue, message):
+    if not is_full(queue, message):
         return not queue.damage
     if queue.settings.overflow == REJECT_PUBLISH_DLX:
         queue.broker.dead_letter(queue, message, REASONS[OVERFLOW], OVERFLOW)
     return False
 
 
-def _is_full(queue: Queue, message: Message) -> bool:
+def is_full(queue: Queue, message: Message) -> bool:
     settings = queue.settings
     if settings.max_length >= 0 and queue.backlog.count >= settings.max_length:
         return True

@@ -114,8 +114,12 @@ QUEUE_KEYS: Final[dict[str, Rule]] = {
 OUR_KEYS: Final[dict[str, Rule]] = {
     "ha-min-in-sync": (_is_positive, "is not a valid ha-min-in-sync value; it is a number of members, at least 1"),
     "ha-replication": (_is_replication, 'is not a valid ha-replication value; it is "sync" or "async"'),
+    "lake-retention": (_is_period, 'is not a valid lake-retention; it is milliseconds, or a time such as "90s" or "7D"'),
+    "lake-retention-bytes": (_is_count, "is not a valid lake-retention-bytes; it is a number of bytes"),
     "log-retention": (_is_period, 'is not a valid log-retention; it is milliseconds, or a time such as "90s" or "7D"'),
     "log-retention-bytes": (_is_count, "is not a valid log-retention-bytes; it is a number of bytes"),
+    "undo-bytes": (_is_count, "is not a valid undo-bytes; it is a number of bytes"),
+    "undo-time": (_is_period, 'is not a valid undo-time; it is milliseconds, or a time such as "10m"; 0 for none'),
     "sync-interval": (_is_duration, 'is not a valid sync-interval; it is milliseconds, or a time such as "10s"'),
 }
 
@@ -130,7 +134,7 @@ MIRROR_KEYS: Final = frozenset((
 OPERATOR_KEYS: Final = frozenset((
     "expires", "message-ttl", "max-length", "max-length-bytes", "max-in-memory-length", "max-in-memory-bytes",
     "delivery-limit", "target-group-size", "ha-mode", "ha-params", "ha-sync-mode", "ha-min-in-sync", "ha-replication",
-    "log-retention", "log-retention-bytes",
+    "lake-retention", "lake-retention-bytes", "log-retention", "log-retention-bytes",
 ))  # fmt: skip
 
 

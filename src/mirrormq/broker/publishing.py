@@ -11,7 +11,8 @@ from mypy_extensions import i64
 
 from mirrormq.broker import direct_reply
 from mirrormq.broker.bindings import Envelope
-from mirrormq.broker.channel import CONFIRM, Channel, ConfirmBarrier
+from mirrormq.broker.channel import CONFIRM, Channel
+from mirrormq.broker.confirms import ConfirmBarrier
 from mirrormq.broker.connection import Connection
 from mirrormq.broker.deadletter import bury, copies_of, deaths_of, makes_cycle, with_properties
 from mirrormq.broker.exchange import Exchange
@@ -55,7 +56,8 @@ def route_publish(connection: Connection, method: Method) -> Route:
 
 def find_queues(vhost: VirtualHost, exchange: Exchange, envelope: Envelope) -> list[Queue]:
     found = route(exchange, envelope, vhost.exchanges.get, vhost.queues.get)
-    return [queue for queue in found if isinstance(queue, Queue)]
+    queues = [queue for queue in found if isinstance(queue, Queue)]
+    return vhost.copies.follow(queues, envelope.routing_keys, vhost.queues) if vhost.copies.is_used() else queues
 
 
 def publish_carefully(channel: Channel, way: Route, info: ContentInfo, content: bytes, size: i64) -> None:

@@ -251,6 +251,8 @@ class Queue(QueueLog):
             if self.unlogged:
                 self._bridge()
             self.builder.drop(PURGED, ranges, persistent, size)
+            if persistent:
+                self.broker.host.purged(self, ranges[0], self.next_index, persistent, size)
             self.next_index += 1
             self.kept -= persistent
             self.kept_bytes -= size
@@ -304,7 +306,7 @@ class Queue(QueueLog):
         live = sorted([*self.backlog.live_below(cursor), *self.held_logged])
         reserved = self.delivered_high if final else self.reserved
         return Snapshot(self.log_id, self.builder.epoch, self.builder.next_index, cursor, array("Q", live), reserved,
-                        self.kept, self.kept_bytes)
+                        self.kept, self.kept_bytes, b"", self.sender_numbers())
 
     # --- consumers and settings -------------------------------------------------------------------------------
 

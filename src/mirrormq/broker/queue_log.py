@@ -24,6 +24,7 @@ from mirrormq.broker.message import Message
 from mirrormq.broker.ports import RingPort
 from mirrormq.broker.stability import Barrier, Unstable, pass_all
 from mirrormq.log.entries import ChunkBuilder
+from mirrormq.log.fold import MAX_PUBLISHERS
 
 if TYPE_CHECKING:
     from mirrormq.broker.broker import Broker
@@ -128,6 +129,22 @@ class QueueLog(Destination):
         self.stretch_sequence: i64 = 0
         self.stretch_first: i64 = 0
         self.stretch: i64 = 0
+        self.senders: dict[int, tuple[int, int]] = {}   # numbered messages: publisher to its last (sequence, index)
+
+    def sent_by(self, publisher: int, sequence: i64, count: i64) -> None:
+        """The next `count` messages are this publisher's, numbered from `sequence` on. They must follow at once."""
+        self.builder.origin(publisher, sequence, self.next_index, count)
+        senders = self.senders
+        senders.pop(publisher, None)
+        senders[publisher] = (sequence + count - 1, self.next_index + count - 1)
+        if len(senders) > MAX_PUBLISHERS:
+            del senders[next(iter(senders))]
+
+    def sender_numbers(self) -> list[int]:
+        numbers: list[int] = []
+        for publisher, (sequence, index) in self.senders.items():
+            numbers += (publisher, sequence, index)
+        return numbers
 
     def activate(self) -> None:
         """Have the queue's work done in the next turn."""

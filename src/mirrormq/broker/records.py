@@ -20,9 +20,9 @@ from mirrormq.broker.forward.away import AwayQueue
 from mirrormq.broker.forward.moving import follow_view, put_before
 from mirrormq.broker.journal import Proposal
 from mirrormq.broker.metadata import Record, parts, unpack
-from mirrormq.broker.policy import Policy, match, merge
+from mirrormq.broker.policy import Policy, merge
 from mirrormq.broker.queue import Queue
-from mirrormq.broker.sharding import ensure_shards
+from mirrormq.broker.ruling import apply_policies, name_policies, policies_for
 from mirrormq.broker.vhost import VirtualHost
 
 if TYPE_CHECKING:
@@ -254,13 +254,12 @@ class Records:
         settings = effective_settings(arguments, merge(policy, operator))
         view = record.get("view")
         home: str = record["node"] if view is None else view["ring"][0]
-        queue: Queue
         if home == broker.node_name and view is None:
             owner = broker.owners.pop(record["id"], None)
             if owner is not None and (owner.is_over or owner.is_released):
                 owner = None
-            queue = Queue(broker, vhost.name, name, record["id"], durable=record["durable"],
-                          auto_delete=record["auto_delete"], owner=owner, arguments=arguments, settings=settings)
+            queue: Queue = Queue(broker, vhost.name, name, record["id"], durable=record["durable"],
+                                 auto_delete=record["auto_delete"], owner=owner, arguments=arguments, settings=settings)
             broker.queues_by_log[queue.log_id] = queue
             broker.count("queue_created", 1)
             broker.count("queue_declared", 1)
@@ -272,7 +271,7 @@ class Records:
         queue.exclusive = record["exclusive"]
         queue.keeps_record = (record["durable"] or view is not None) and not record["exclusive"]
         name_policies(queue, policy, operator)
-        vhost.queues[name] = queue
+        vhost.put_queue(queue)
         queue.touch()
         if not queue.is_away:
             broker.forwarding.queue_here(queue)
@@ -351,8 +350,9 @@ class Records:
 
 def remove_queue(broker: Broker, vhost: VirtualHost, queue: Queue) -> list[Exchange]:
     """A queue is gone: its bindings and messages go, its consumers are told. Returns the exchanges that led to it."""
+    broker.host.queue_ends(queue, vhost.bindings_to(queue))
     queue.is_deleted = True
-    vhost.queues.pop(queue.name, None)
+    vhost.forget_queue(queue)
     if not queue.is_away:
         broker.queues_by_log.pop(queue.log_id, None)
     sources = vhost.unbind_everywhere(queue)
@@ -368,35 +368,3 @@ def remove_queue(broker: Broker, vhost: VirtualHost, queue: Queue) -> list[Excha
         broker.count_queue(queue)
         broker.log.drop(queue.log_id)
     return sources
-
-
-# --- policies -------------------------------------------------------------------------------------------------------
-
-def policies_for(broker: Broker, vhost: str, name: str, kind: str) -> tuple[Policy | None, Policy | None]:
-    return (match(broker.policies.values(), vhost, name, kind), match(broker.operator_policies.values(), vhost, name, kind))
-
-
-def name_policies(queue: Queue, policy: Policy | None, operator: Policy | None) -> None:
-    queue.policy = "" if policy is None else policy.name
-    queue.operator_policy = "" if operator is None else operator.name
-    queue.effective_policy = merge(policy, operator)
-
-
-def apply_policies(broker: Broker, vhost_name: str) -> None:
-    """Bring every queue and exchange of a virtual host to the policies as they are now."""
-    vhost = broker.vhosts.get(vhost_name)
-    if vhost is None:
-        return
-    for queue in vhost.queues.values():
-        policy, operator = policies_for(broker, vhost_name, queue.name, "queue")
-        name_policies(queue, policy, operator)
-        settings = effective_settings(queue.arguments, queue.effective_policy)
-        queue.apply_settings(settings)
-        hosted = broker.queues_by_log.get(queue.log_id) if queue.is_away else None
-        if hosted is not None:
-            name_policies(hosted, policy, operator)
-            hosted.apply_settings(settings)
-    for exchange in list(vhost.exchanges.values()):
-        policy, operator = policies_for(broker, vhost_name, exchange.name, "exchange")
-        exchange.apply_policy(policy, operator)
-        ensure_shards(broker, vhost, exchange)

@@ -27,6 +27,7 @@ def restore_queue(queue: Queue, found: RecoveredQueue, *, forgotten_below: int =
     queue.delivered_high = found.reserved
     queue.kept = found.count
     queue.kept_bytes = found.bytes
+    queue.senders = dict(found.publishers)
     queue.backlog.reserved = found.reserved
     queue.backlog.forgotten_below = found.next_index if forgotten_below < 0 else forgotten_below
     if queue.damage:

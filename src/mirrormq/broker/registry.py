@@ -7,12 +7,14 @@ from mirrormq.broker import exchange as exchanges
 from mirrormq.broker.arguments import QueueArguments
 from mirrormq.broker.bindings import Binding, Destination
 from mirrormq.broker.connection import Connection
+from mirrormq.broker.copies import GROUP, copy_name, is_copy_for
 from mirrormq.broker.exchange import Exchange
 from mirrormq.broker.journal import Proposal, Slices
 from mirrormq.broker.limits import check_all_queues, check_queue_count
 from mirrormq.broker.metadata import Record, below, key, pack
 from mirrormq.broker.queue import Queue
 from mirrormq.broker.vhost import VirtualHost
+from mirrormq.wire.errors import PreconditionFailed
 from mirrormq.wire.table import Table
 
 if TYPE_CHECKING:
@@ -71,6 +73,7 @@ def restate_queue(broker: Broker, vhost: VirtualHost, queue: Queue) -> None:
                       "exclusive": queue.exclusive, "arguments": pack(queue.arguments.table)}
     place = key("queue", vhost.name, queue.name)
     first = last = Proposal(is_stubborn=True)
+    first.restating = queue
     first.absent.append(place)
     first.put(place, record, leased=True)
     for source in vhost.sources.get(queue, {}):
@@ -78,6 +81,7 @@ def restate_queue(broker: Broker, vhost: VirtualHost, queue: Queue) -> None:
             if not last.has_room(0, 1):
                 last.sequel = Proposal(is_stubborn=True)
                 last = last.sequel
+                last.restating = queue
                 last.same.append((place, first.writes[0].text or ""))
             put_binding(last, vhost, source, queue, binding.routing_key, binding.arguments)
     broker.journal.propose(first)
@@ -100,6 +104,8 @@ def delete_queue(broker: Broker, queue: Queue, *, is_stubborn: bool = False) -> 
     proposal.unchanged.append((place, known.revision))
     proposal.delete(place)
     proposal.prefixes.append(below("binding", vhost.name, "queue", queue.name))
+    for group in _groups_at(vhost, known):
+        _drop_copy(slices, vhost, known, group)
     gone: dict[Destination, None] = {known: None}
     _with_unused(slices, vhost, gone)
     broker.journal.propose_all(slices)
@@ -125,6 +131,9 @@ def delete_exchange(broker: Broker, vhost: VirtualHost, exchange: Exchange, *, i
     """With it go its bindings both ways, and auto-delete exchanges that lead to nothing else, however long their chain is."""
     slices = Slices(is_stubborn=is_stubborn)
     _drop_bindings(slices, vhost, exchange)
+    for end in exchange.destinations():
+        if isinstance(end, Queue):
+            _drop_unwanted_copies(slices, vhost, exchange, end)
     _drop_exchange(slices, vhost, exchange)
     gone: dict[Destination, None] = {exchange: None}
     _with_unused(slices, vhost, gone)
@@ -181,9 +190,13 @@ def _guard_key(vhost: VirtualHost, exchange: Exchange) -> str:
 def bind(broker: Broker, vhost: VirtualHost, source: Exchange, destination: Destination, routing_key: str,
          arguments: Table) -> None:
     source.check_binding(routing_key, arguments)
-    if source.has_binding(destination, routing_key, arguments):
-        return
     proposal = Proposal()
+    if source.groups and isinstance(destination, Queue) and not destination.exclusive:
+        _put_copies(broker, proposal, vhost, source, destination)
+    if source.has_binding(destination, routing_key, arguments):
+        if proposal.writes:
+            broker.journal.propose(proposal)
+        return
     _needs(proposal, vhost, source)
     _needs(proposal, vhost, destination)
     put_binding(proposal, vhost, source, destination, routing_key, arguments)
@@ -215,6 +228,8 @@ def unbind(broker: Broker, vhost: VirtualHost, source: Exchange, destination: De
         return
     slices = Slices()
     slices.proposals[0].delete(binding_key(vhost.name, source, destination, routing_key, arguments))
+    if isinstance(destination, Queue) and len(source.bindings_to(destination)) == 1:
+        _drop_unwanted_copies(slices, vhost, source, destination)
     if source.auto_delete and len(source.bindings()) == 1:
         _drop_exchange(slices, vhost, source)
         _with_unused(slices, vhost, {source: None})
@@ -231,3 +246,61 @@ def id_of(destination: Destination) -> int:
 def binding_key(vhost: str, source: Exchange, destination: Destination, routing_key: str, arguments: Table) -> str:
     digest = Binding(source, destination, routing_key, arguments).properties_key if arguments else ""
     return key("binding", vhost, destination.kind, destination.name, source.name, routing_key, digest)
+
+
+# --- mirrored exchanges ---------------------------------------------------------------------------------------------
+
+def _put_copies(broker: Broker, proposal: Proposal, vhost: VirtualHost, source: Exchange, queue: Queue) -> None:
+    """The queues that groups of the exchange have behind this one: where it is, and as durable."""
+    for group in source.groups:
+        name = copy_name(queue.name, group)
+        place = key("queue", vhost.name, name)
+        found = vhost.queues.get(name)
+        if found is None:
+            check_queue_count(vhost.limits, vhost.name, name, len(vhost.queues))
+            _put_copy(broker, proposal, vhost, queue, group)
+        elif is_copy_for(found, queue.name, group):
+            proposal.unchanged.append((place, found.revision))
+        else:
+            raise PreconditionFailed(f"queue '{queue.name}' in vhost '{vhost.name}' cannot be bound to the mirrored exchange "
+                                     f"'{source.name}': queue '{name}' is there, and is not its copy")
+
+
+def _put_copy(broker: Broker, proposal: Proposal, vhost: VirtualHost, queue: Queue, group: str) -> None:
+    name = copy_name(queue.name, group)
+    if len(name.encode("utf-8", "surrogateescape")) > 255:
+        raise PreconditionFailed(f"the copy of queue '{queue.name}' for group '{group}' would have a name of more than 255 bytes")
+    home = queue.home or broker.node_name
+    arguments: Table = {"x-copy-from": queue.name, GROUP: group}
+    record: Record = {"id": broker.host.fresh_id(), "node": home, "durable": queue.durable, "auto_delete": False,
+                      "exclusive": False, "arguments": pack(arguments)}
+    ring = broker.host.ring_for(vhost.name, name, home)
+    if ring:
+        record["view"] = first_view(ring)
+    place = key("queue", vhost.name, name)
+    proposal.absent.append(place)
+    proposal.put(place, record, leased=not (queue.durable or ring), home=home)
+
+
+def _groups_at(vhost: VirtualHost, queue: Queue, without: Exchange | None = None) -> dict[str, None]:
+    """The groups of the mirrored exchanges that lead to a queue."""
+    return {group: None for source in vhost.sources.get(queue, {}) if source is not without for group in source.groups}
+
+
+def _drop_unwanted_copies(slices: Slices, vhost: VirtualHost, source: Exchange, queue: Queue) -> None:
+    """The exchange leads to the queue no more; another may."""
+    if source.groups:
+        wanted = _groups_at(vhost, queue, without=source)
+        for group in source.groups:
+            if group not in wanted:
+                _drop_copy(slices, vhost, queue, group)
+
+
+def _drop_copy(slices: Slices, vhost: VirtualHost, queue: Queue, group: str) -> None:
+    found = vhost.queues.get(copy_name(queue.name, group))
+    if found is not None and is_copy_for(found, queue.name, group):
+        proposal = slices.room(1, 2)
+        place = key("queue", vhost.name, found.name)
+        proposal.unchanged.append((place, found.revision))
+        proposal.delete(place)
+        proposal.prefixes.append(below("binding", vhost.name, "queue", found.name))

@@ -4,6 +4,7 @@ from __future__ import annotations
 import click
 
 from mirrormq import __version__
+from mirrormq.cli.lake import lake
 from mirrormq.cli.local.command import cluster
 from mirrormq.cli.perf.command import perf
 from mirrormq.cli.server import server
@@ -18,6 +19,7 @@ def main() -> None:
 main.add_command(server)
 main.add_command(cluster)
 main.add_command(perf)
+main.add_command(lake)
 
 
 if __name__ == "__main__":

@@ -189,7 +189,7 @@ class Replica:
             await asyncio.sleep(AGAIN)
             if self._stubborn and self.store.reachability.is_reachable:
                 again, self._stubborn = self._stubborn, []
-                self.submit(again)
+                self.submit([proposal for proposal in again if proposal.restating is None or not proposal.restating.is_deleted])
 
     async def _decide(self, batch: list[Proposal]) -> int:
         """Ask the store about each; returns the revision at which all that held is there."""

@@ -68,7 +68,8 @@ class Compactor:
         room = 0
         for segment in queue.segments:
             live = live_in(snapshot, segment.first_index, segment.next_index)
-            in_use = segment.next_index > min(snapshot.cursor, keep_from) or segment.pinned
+            in_use = segment.next_index > min(snapshot.cursor, keep_from) or segment.pinned \
+                or queue.wants(segment.first_index, segment.next_index)
             if in_use or not self._is_sparse(segment, snapshot, live):
                 room = 0
                 continue

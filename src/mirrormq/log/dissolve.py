@@ -111,7 +111,7 @@ class Dissolver:
                 yield pause()
             if at >= len(index):
                 break
-            if index.sequence(at) == file.sequence and is_kept(index, at, snapshot, keep_from):
+            if index.sequence(at) == file.sequence and is_kept(queue, at, snapshot, keep_from):
                 size += index.size(at)
                 if size >= CARRY_BYTES:
                     break
@@ -129,7 +129,7 @@ class Dissolver:
                 yield pause()
             if self._store.turns.get(queue.queue_id, 0) != turn:
                 return
-            if index.sequence(at) == file.sequence and is_kept(index, at, snapshot, keep_from):
+            if index.sequence(at) == file.sequence and is_kept(queue, at, snapshot, keep_from):
                 if not self._carry_chunk(queue, file, at):
                     self._store.put_damage(queue)
                     return

@@ -19,6 +19,7 @@ from typing import Final
 from mirrormq.log import quarantine
 from mirrormq.log.chunk import CUT, EXTENDED, decode_chunk
 from mirrormq.log.dissolve import unfilled
+from mirrormq.log.entries import Entry, entries_in
 from mirrormq.log.errors import CannotCut, QueueDamaged
 from mirrormq.log.queue import NEVER, RECORD, QueueLog
 from mirrormq.log.raw import chunk_at, first_kept, read_raw
@@ -65,6 +66,22 @@ def retain(store: Store, queue_id: int, first: int = NEVER) -> None:
     before anything is tidied up."""
     for queue in store.lives(queue_id):
         queue.retain_from = first
+
+
+def want(store: Store, queue_id: int, ranges: list[int]) -> None:
+    """Keep the entries in these flat, inclusive ranges, though their messages have ended. As with retain, say it again after
+    open. A log that begins anew knows nothing of it."""
+    queue = store.queue(queue_id)
+    if queue is not None:
+        queue.wanted = ranges
+
+
+def entry_at(store: Store, queue_id: int, index: int) -> Entry | None:
+    """The entry with that index, whatever it is; None where the log has it no more. Raises QueueDamaged."""
+    queue = store.queue(queue_id)
+    data = b"" if queue is None else chunk_at(store.reader, queue, index)
+    found = [entry for entry in entries_in(data, 0) if entry.index == index] if data else []
+    return found[0] if found else None
 
 
 def cut(store: Store, queue_id: int, keep: int, reason: str, time_ms: int) -> Path | None:

@@ -11,7 +11,6 @@ from collections.abc import Generator
 from typing import Final
 
 from mirrormq.log.helper import Job
-from mirrormq.log.index import ChunkIndex
 from mirrormq.log.queue import QueueLog
 from mirrormq.log.segment import Segment, segment_header
 from mirrormq.log.snapshot import Snapshot, is_live
@@ -22,10 +21,11 @@ MOVE_BYTES: Final = 4 * 1024 * 1024
 LOOK_CHUNKS: Final = 256
 
 
-def is_kept(index: ChunkIndex, at: int, snapshot: Snapshot, keep_from: int) -> bool:
+def is_kept(queue: QueueLog, at: int, snapshot: Snapshot, keep_from: int) -> bool:
     """Must this chunk outlive its file? From keep_from on all of them: recovery folds them, or mirrors still want them."""
+    index = queue.index
     next_index = index.next_index(at)
-    if next_index > keep_from:
+    if next_index > keep_from or (queue.wanted and queue.wants(index.firsts[at], next_index)):
         return True
     return index.has_messages(at) and is_live(snapshot, index.firsts[at], next_index)
 
@@ -59,7 +59,7 @@ class Move:
         while at < len(index) and index.firsts[at] < upto and not self.is_void:
             if at % LOOK_CHUNKS == LOOK_CHUNKS - 1:
                 yield pause()
-            if self.size >= MOVE_BYTES or (is_kept(index, at, snapshot, keep_from) and not self._take(at)):
+            if self.size >= MOVE_BYTES or (is_kept(self.queue, at, snapshot, keep_from) and not self._take(at)):
                 return
             self._upto = index.next_index(at)
             at += 1

@@ -44,12 +44,13 @@ class QueueLog:
     Lineage: run k has epoch epochs[k] and starts at firsts[k]; `base` is the index before the first that is held, and where
     it is not 0 the first run starts at it. From `whole_from` on nothing was thinned out. A log that is not `whole` lacks what
     is live below its base; pieces of it are there up to `filled`. A log that is set aside has its `state` here.
+    `wanted` are flat, inclusive ranges of entries that somebody may want back, although their messages have ended.
     """
 
     __slots__ = (
         "base", "damage", "dropped", "epoch", "epochs", "filled", "firsts", "floor", "index", "is_lagging", "moved_upto",
         "near_index", "near_offset", "near_segment", "next_generation", "next_index", "partial", "queue_id", "retain_from",
-        "segments", "snapshot_sequence", "state", "state_bytes", "tail", "whole", "whole_from",
+        "segments", "snapshot_sequence", "state", "state_bytes", "tail", "wanted", "whole", "whole_from",
     )
 
     def __init__(self, queue_id: int) -> None:
@@ -79,6 +80,7 @@ class QueueLog:
         self.whole_from: int = 1
         self.filled: int = 1
         self.state: Snapshot | None = None
+        self.wanted: list[int] = []
 
     def begin_run(self, epoch: int, first: int) -> None:
         """Entries from `first` on are of that epoch; nothing happens where they are of the same as those before."""
@@ -106,3 +108,8 @@ class QueueLog:
     def keep_from(self, snapshot: Snapshot) -> int:
         """Every chunk that reaches to this index or beyond is kept, whatever it holds."""
         return min(snapshot.next_index, self.retain_from)
+
+    def wants(self, first: int, next_index: int) -> bool:
+        """Is there an entry with first <= index < next_index that somebody may want back?"""
+        wanted = self.wanted
+        return any(wanted[at] < next_index and wanted[at + 1] >= first for at in range(0, len(wanted), 2))

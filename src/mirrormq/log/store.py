@@ -222,6 +222,7 @@ class Store:
             if not segment.pinned
             and segment.next_index <= keep_from
             and not is_live(snapshot, segment.first_index, segment.next_index)
+            and not queue.wants(segment.first_index, segment.next_index)
         ]
         if not dead:
             return False

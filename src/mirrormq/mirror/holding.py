@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 RETAIN_SECONDS: Final = 60.0
 RETAIN_BYTES: Final = 64 << 20
 TRIM_AFTER: Final = 4 << 20         # bytes appended since the segments were last looked at
+FOREVER: Final = 1 << 62
 FOLD_ON: Final = 5000               # entries that are folded in one go
 UNFOLDED: Final = 8 << 20           # bytes of chunks kept for folding; beyond that they are read from the log again
 
@@ -86,6 +87,7 @@ class Holding(RingPort):
         self.woken_at: float = 1e18                 # when it is in the timers
         self.appended_bytes: int = 0
         self.trimmed_at: int = 0                    # how many had been appended then
+        self.wanted_from: int = FOREVER             # who follows from outside has not read from there on
         self.marks: deque[Mark] = deque()           # where the log stood, from time to time
         self.last_piece: InstallPiece | None = None
         self.unfinished: Snapshot | None = None     # the state that a full sync has brought, for which the log is not far enough
@@ -241,9 +243,13 @@ class Holding(RingPort):
         seconds, size = retention(self.front.effective_policy)
         while len(marks) > 1 and (marks[1].time < now - seconds or self.appended_bytes - marks[0].bytes > size):
             marks.popleft()
-        lives.retain(self.rings.store, self.log_id, marks[0].next_index)
+        lives.retain(self.rings.store, self.log_id, min(self.retained_from(), self.wanted_from))
         if self.appended_bytes - self.trimmed_at > TRIM_AFTER:
             self._trim()
+
+    def retained_from(self) -> int:
+        """For mirrors that may come back."""
+        return self.marks[0].next_index if self.marks else 1
 
     def _trim(self) -> None:
         self.trimmed_at = self.appended_bytes

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import secrets
 
-from mirrormq.broker import rules
+from mirrormq.broker import registry, rules
 from mirrormq.broker.auth import Permission, User
 from mirrormq.broker.broker import Broker
+from mirrormq.broker.events import EVENT
 from mirrormq.broker.passwords import hash_password
 from mirrormq.node.config import NodeConfig
 
@@ -38,6 +39,16 @@ def create_defaults(broker: Broker, config: NodeConfig) -> None:
     rules.put_user(broker, User(config.default_user, secret, tags=config.default_user_tags))
     permission = Permission(config.default_configure, config.default_write, config.default_read)
     rules.set_permission(broker, config.default_user, config.default_vhost, permission)
+
+
+def offer_events(broker: Broker, config: NodeConfig) -> bool:
+    """The exchange that events go to is in the default virtual host, if there is one. Whether it was proposed."""
+    broker.events.vhost = config.default_vhost
+    vhost = broker.vhosts.get(config.default_vhost)
+    if vhost is None or EVENT in vhost.exchanges:
+        return False
+    registry.create_exchange(broker, vhost, EVENT, "topic", durable=True, auto_delete=False, internal=True, arguments={})
+    return True
 
 
 def _or_none(limit: int | None) -> int:

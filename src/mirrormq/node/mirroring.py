@@ -125,7 +125,7 @@ class Mirroring(RingHost):
 
     def ring_for(self, vhost: str, name: str, home: str) -> list[str]:
         from mirrormq.broker.policy import merge
-        from mirrormq.broker.records import policies_for
+        from mirrormq.broker.ruling import policies_for
         definition = merge(*policies_for(self._broker, vhost, name, "queue"))
         return first_ring(definition, home, self._nodes(home).running, _pick) if "ha-mode" in definition else []
 

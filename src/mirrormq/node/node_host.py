@@ -6,6 +6,7 @@ import secrets
 from base64 import urlsafe_b64encode
 from typing import TYPE_CHECKING
 
+from mirrormq.broker.bindings import Binding
 from mirrormq.broker.connection import Connection
 from mirrormq.broker.forward.away import AwayQueue
 from mirrormq.broker.host import Host
@@ -50,6 +51,12 @@ class NodeHost(Host):
 
     def queue_gone(self, log_id: int) -> None:
         self._runtime.mirroring.queue_gone(log_id)
+
+    def purged(self, queue: Queue, first: int, index: int, count: int, size: int) -> None:
+        self._runtime.undo.purged(queue, first, index, count, size)
+
+    def queue_ends(self, queue: Queue, bindings: list[Binding]) -> None:
+        self._runtime.undo.queue_ends(queue, bindings)
 
     def policies_changed(self) -> None:
         self._runtime.mirroring.look_again()

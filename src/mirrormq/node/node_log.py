@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from mirrormq.broker.broker import Broker
+from mirrormq.broker.queue import Queue
 from mirrormq.broker.recovery import restore_queue
 from mirrormq.log.committer import Committer
 from mirrormq.log.entries import Entry
@@ -18,6 +19,8 @@ from mirrormq.log.snapshot import Snapshot
 from mirrormq.log.steps import Step
 from mirrormq.log.store import Store
 from mirrormq.log.syncer import Worker
+from mirrormq.log.trail import Trail
+from mirrormq.mirror.holding import Holding
 from mirrormq.mirror.rings import RingLog, Rings
 
 log = logging.getLogger("mirrormq")
@@ -43,6 +46,8 @@ class NodeLog(RingLog):
         self._on_busy = on_busy
         self._broker: Broker | None = None
         self._rings: Rings | None = None
+        self.graves: dict[int, Snapshot | None] = {}    # logs of deleted queues that can be had back, with their last state
+        self.adopt: Callable[[int], Queue | None] = _nobody     # whose an unknown log is
         self.is_new = False                             # nothing was there when it was opened
         self._committer: Committer | None = None
         self._keeping: asyncio.Task[None] | None = None
@@ -68,9 +73,11 @@ class NodeLog(RingLog):
         notes = list(recovery.notes)
         mirrored: dict[int, RecoveredQueue] = {}
         for log_id, found in recovery.queues.items():
-            queue = broker.queues_by_log.get(log_id)
+            queue = broker.queues_by_log.get(log_id) or self.adopt(log_id)
             if log_id in broker.forwarding.mirrored:
                 mirrored[log_id] = found
+            elif log_id in self.graves and not found.damage:
+                self.graves[log_id] = Trail(found).snapshot()
             elif queue is None:
                 self.store.drop(log_id)
                 self.has_news = True
@@ -96,8 +103,12 @@ class NodeLog(RingLog):
         return self.store.read(log_id, index, max_bytes)
 
     def drop(self, log_id: int) -> None:
-        self.store.drop(log_id)
-        self.has_news = True
+        if log_id not in self.graves:
+            self.store.drop(log_id)
+            self.has_news = True
+
+    def holding(self, log_id: int) -> Holding | None:
+        return None if self._rings is None else self._rings.by_id.get(log_id)
 
     # --- for mirrored queues --------------------------------------------------------------------------------------
 
@@ -151,13 +162,13 @@ class NodeLog(RingLog):
         """A queue's state for the log. What the broker has gathered is sealed first, so that state and log agree."""
         broker = self._broker
         assert broker is not None
-        holding = None if self._rings is None else self._rings.by_id.get(log_id)
+        holding = self.holding(log_id)
         if holding is not None:
             return holding.snapshot()
         if broker.active:
             broker.turn()
         queue = broker.queues_by_log.get(log_id)
-        return None if queue is None else queue.snapshot(final=False)
+        return self.graves.get(log_id) if queue is None else queue.snapshot(final=False)
 
     def trim(self) -> None:
         """From time to time: give up segments of queues from which much has gone, without waiting for the log to roll."""
@@ -171,6 +182,16 @@ class NodeLog(RingLog):
                 if snapshot is not None:
                     self.store.trim(queue.log_id, snapshot)
                     self.has_news = True
+
+    def settle(self, log_id: int) -> None:
+        """Have what is written and not synced synced too: a state in the log is never left unsynced."""
+        queue = self.store.queue(log_id)
+        if self.store.wal.unsynced and queue is not None and not queue.damage:
+            snapshot = self._snapshot(log_id)
+            if snapshot is not None:
+                self.store.put_snapshot(snapshot)
+                self.position = self.store.position
+                self.kick()
 
     async def close(self) -> None:
         """Everything durable, and for each queue a snapshot that knows exactly what was delivered."""
@@ -186,6 +207,10 @@ class NodeLog(RingLog):
             self._keeping.cancel()
             await asyncio.gather(self._keeping, return_exceptions=True)
         self.store.close()
+
+
+def _nobody(_log_id: int) -> Queue | None:
+    return None
 
 
 def _complain(task: asyncio.Task[None]) -> None:

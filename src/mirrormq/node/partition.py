@@ -5,7 +5,7 @@ Rules
     is agreed (failsafe).
  2. A node that reaches neither the store nor most members is in a minority. In `pause_minority` it closes its clients and lets
     none in, so that they find the others; in `pause_if_all_down` it does so when none of the listed nodes is in sight.
- 3. In `ignore` and `autoheal` it goes on serving its own queues.
+ 3. In `ignore` and `autoheal` it goes on serving its own queues, and takes publishes to mirrored ones into branches.
  4. A paused node resumes by itself.
 """
 
@@ -35,6 +35,12 @@ def reason_to_pause(mode: str, *, me: str, members: Collection[str], in_sight: C
     if mode != "pause_if_all_down" or me in pause_nodes or any(name in in_sight for name in pause_nodes):
         return ""
     return f"it reaches neither the store nor any of {', '.join(sorted(pause_nodes))}"
+
+
+def goes_on_alone(mode: str, *, members: Collection[str], in_sight: Collection[str], store_away: float) -> bool:
+    """Whether a node is cut off, and in a mode in which it takes publishes all the same."""
+    seen = 1 + sum(1 for name in members if name in in_sight)
+    return mode in ("ignore", "autoheal") and store_away >= PATIENCE and len(members) > 1 and 2 * seen <= len(members)
 
 
 class Partition:

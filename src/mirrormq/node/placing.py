@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from mirrormq.broker.broker import Broker
 from mirrormq.broker.policy import merge
-from mirrormq.broker.records import policies_for
+from mirrormq.broker.ruling import policies_for
 from mirrormq.cluster.placement import CLIENT_LOCAL, choose_home
 from mirrormq.node.cluster import Cluster
 

@@ -13,16 +13,17 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-from mirrormq.broker import agreement, registry, rules
+from mirrormq.broker import agreement, rules
 from mirrormq.broker.broker import Broker
 from mirrormq.broker.connection import RUNNING, Connection
-from mirrormq.broker.events import EVENT
 from mirrormq.broker.journal import Proposal
 from mirrormq.node import deadlines, mirror_keys
-from mirrormq.node.beginning import configure, create_defaults, is_blank
+from mirrormq.node.beginning import configure, create_defaults, is_blank, offer_events
+from mirrormq.node.branches import Branches
 from mirrormq.node.cluster import Cluster
 from mirrormq.node.config import NodeConfig
 from mirrormq.node.config_format import Listener
+from mirrormq.node.feed import LakeMirrors, LocalLogs, LogSource
 from mirrormq.node.listener import ClientProtocol, tune_listener
 from mirrormq.node.mirroring import Mirroring
 from mirrormq.node.node_host import NodeHost
@@ -35,6 +36,7 @@ from mirrormq.node.proxied_tls import HeaderProtocol
 from mirrormq.node.quarantine_room import QuarantineRoom
 from mirrormq.node.ring_orders import RingOrders
 from mirrormq.node.tls import TlsError, server_context
+from mirrormq.node.undo import Undo
 
 log = logging.getLogger("mirrormq")
 OVERDUE_EVERY = 30_000      # milliseconds between two looks for deliveries that were never acknowledged
@@ -74,10 +76,15 @@ class Runtime:
         self.log = NodeLog(config.data_dir / "log", self._durable, self._log_fault, self._disk_is_behind)
         self.broker = Broker(NodeHost(self), self.log, config.node_name, int(time.time() * 1000))
         self.log.attach(self.broker)
+        self.logs: LogSource = LocalLogs(self.log)
+        self.lake_mirrors = LakeMirrors(self.broker, self.log.store, self.logs)
         self.cluster = Cluster(config, self.broker, self.tick, self.report)
         self.mirroring = Mirroring(self)
         self.orders = RingOrders(self)
         self.quarantine = QuarantineRoom(self)
+        self.undo = Undo(self)
+        self.branches = Branches(self)
+        self.log.adopt = self.branches.adopt
         self.cluster.rings = self.mirroring
         self.log.serve(self.mirroring.rings)
         self.placing = Placing(self.broker, self.cluster, config.queue_master_locator)
@@ -90,10 +97,13 @@ class Runtime:
         self.config.data_dir.mkdir(parents=True, exist_ok=True)
         configure(self.broker, self.config)
         await self.cluster.start()
+        self.undo.load()
         notes, mirrored = self.log.recover(self._loop)
+        self.undo.start()
         for note in notes:
             self.report("warning", note)
         self.mirroring.start(mirrored, is_new_disk=self.log.is_new)
+        self.lake_mirrors.hold()
         if self.cluster.membership.is_first:
             self.broker.records.end_transient(self.cluster.membership.entered_at)
         if is_blank(self.broker) and self.config.load_definitions is None:
@@ -106,12 +116,14 @@ class Runtime:
         await self.cluster.run(self._about())
         self.mirroring.run()
         self.cluster.spawn(self.partition.watch(), "minding partitions", is_vital=True)
+        self.cluster.spawn(self.branches.watch(), "minding branches", is_vital=True)
         if self.config.cluster_rebalance == "timer":
             self.cluster.spawn(mirror_keys.rebalance_by_timer(self), "spreading leads")
         self.schedule()
         await self.agreed(0)
         self.broker.agreed_events.remember()
-        await self._offer_events()
+        if offer_events(self.broker, self.config):
+            await self.agreed(0)
         self.alarms.start(self._loop)
         self._beat_later()
 
@@ -119,15 +131,6 @@ class Runtime:
         listeners = self.config.tcp_listeners
         return {"version": self.broker.version, "amqp_port": listeners[0].port if listeners else None,
                 "http_port": self.config.management_port}
-
-    async def _offer_events(self) -> None:
-        """The exchange that events go to is in the default virtual host, if there is one."""
-        self.broker.events.vhost = self.config.default_vhost
-        vhost = self.broker.vhosts.get(self.config.default_vhost)
-        if vhost is not None and EVENT not in vhost.exchanges:
-            registry.create_exchange(self.broker, vhost, EVENT, "topic", durable=True, auto_delete=False, internal=True,
-                                     arguments={})
-            await self.agreed(0)
 
     async def listen(self) -> None:
         """Let clients in, at all addresses or none. What they are to find must be there by now."""
@@ -211,6 +214,7 @@ class Runtime:
         await self.cluster.leave()
         await self.cluster.stop()
         await self.mirroring.stop()
+        await self.undo.close()
         await self.log.close()
         self.is_scheduled = True        # the process may go on without this runtime: no turn comes any more
 
@@ -323,8 +327,10 @@ class Runtime:
         self.mirroring.rings.tidy()
         if now - self._trimmed_at > TRIM_EVERY:
             self._trimmed_at = now
+            self.lake_mirrors.hold()
             self.log.trim()
             self.mirroring.rings.trim()
+            self.undo.tidy()
         if self.broker.dirty or self.broker.active or self.log.has_news:
             self.schedule()
         self._beat_later()

@@ -27,7 +27,6 @@ DIFFERENCES: Final[dict[str, Difference]] = {
     "rabbitmq-diagnostics erlang_version": Difference("The node runs on Python, and says so"),
     "rabbitmq-diagnostics log_location": Difference("The log goes to standard error unless a file is configured"),
     "rabbitmq-diagnostics memory_breakdown": Difference("The parts of the memory are other ones; the names are RabbitMQ's"),
-    "rabbitmqctl zzz": Difference("The list of commands that follows is the tool's own"),
     "rabbitmqctl hash_password secret": Difference("A command of RabbitMQ 3.13 that 3.10 does not have", 0),
 }
 _RUNTIME: Final = "It is about Erlang's runtime or its data base"

@@ -40,6 +40,7 @@ def _text(step: Step, node: str, port: int, text: str) -> str:
     text = re.sub(r"(PORT|\b\d{4,5})(, (PORT|\b\d{4,5}))+", "PORTS", text)
     text = re.sub(r"^http(\t\d+)+$", "http N", text, flags=re.MULTILINE)
     text = re.sub(r"─+", "─", re.sub(r"internal_cluster_id.*|cluster_name\s.*", "", text))
+    text = re.sub(r"^\d\d:\d\d:\d\d\.\d+ \[.*$", "", text, flags=re.MULTILINE)         # what RabbitMQ's tool logs
     lines = [re.sub(r" +│", " │", line).rstrip() for line in text.strip().splitlines()]
     return "\n".join(_ordered(step, [line for line in lines if line]))
 

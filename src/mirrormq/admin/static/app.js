@@ -63,7 +63,7 @@ async function refresh() {
   if (!view) return;
   try {
     await view.load();
-    if (view === current) frame.lively(state.every > 0 ? "live" : "paused");
+    if (view === current) frame.lively(state.every > 0 ? "live" : "paused", "", location.hash);
   } catch (fault) {
     if (view !== current) return;
     if (fault.status === undefined) throw fault;

@@ -15,7 +15,7 @@ export function short(value) {
   for (const [limit, sign] of [[1e9, "G"], [1e6, "M"], [1e3, "k"]]) {
     if (size >= limit) return `${+(value / limit).toFixed(size >= limit * 100 ? 0 : 1)}${sign}`;
   }
-  return `${+value.toFixed(size < 10 ? 1 : 0)}`;
+  return `${+value.toFixed(size < 10 ? 2 : 0)}`;
 }
 
 export function bytes(value) {

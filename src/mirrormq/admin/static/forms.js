@@ -73,7 +73,7 @@ export const argumentsBox = (name, known, props = {}) => {
 export async function act(deed, words) {
   try {
     await deed();
-    toast(words);
+    if (words) toast(words);
     return true;
   } catch (refusal) {
     if (!(refusal instanceof Refused)) throw refusal;

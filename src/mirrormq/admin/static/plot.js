@@ -93,7 +93,7 @@ export function plot({ label, series, unit = "" }) {
     const top = niceTop(Math.max(1, ...visible.flatMap((line) => line.points.filter((point) => point[0] >= start).map((point) => point[1]))));
     const x = (time) => PAD.left + ((time - start) / span) * (width - PAD.left - PAD.right);
     const y = (value) => HEIGHT - PAD.bottom - (value / top) * (HEIGHT - PAD.top - PAD.bottom);
-    set(canvas, grid(top, y, start, end, x), visible.map((line) => path(line, x, y, start)), cursor(x, start, end));
+    set(canvas, grid(top, y, start, end, x), visible.map((line) => path(line, x, y, start)).reverse(), cursor(x, start, end));
     showValues(lines, start, end);
   }
 
@@ -160,4 +160,9 @@ export const FLOWS = [
 export const LENGTHS = [
   { name: "messages_ready", label: "Ready" }, { name: "messages_unacknowledged", label: "Unacked" }, { name: "messages", label: "Total" },
 ];
-export const SAMPLED = "lengths_age=600&lengths_incr=5&msg_rates_age=600&msg_rates_incr=5";
+
+// The first look asks for what the node remembers; the others only that it goes on remembering.
+export function sampled(past) {
+  const age = past.looks.length ? 5 : 600;
+  return `lengths_age=${age}&lengths_incr=5&msg_rates_age=${age}&msg_rates_incr=5`;
+}

@@ -21,6 +21,7 @@ export function ringTab({ vhost, name, base, refresh }) {
     const [ring, failovers, cut, undone] = await Promise.all([
       get(`${base}/ring`), get(`${base}/failovers`), get(`${base}/quarantine`), get(`api/undo/${seg(vhost)}?name=${seg(name)}`)]);
     picture.show(ring);
+    sync.hidden = !may.administer() || ring.learners.length === 0;
     text(sentence, ring.sentence);
     sentence.className = `note ${ring.is_mirrored ? "good" : ""}`;
     about.show([
@@ -42,7 +43,10 @@ export function ringTab({ vhost, name, base, refresh }) {
       h("div", { class: "when" }, `${when(one.time_ms)} · epoch ${one.epoch} · ${one.old_leader} → ${one.new_leader}`))) : h("div", { class: "empty" }, "Its leader has never changed."));
   }
 
-  const element = h("div", null, h("div", { class: "grid" }, card("Ring", [picture.element, sentence]), card("State", about.element)),
+  const order = (action, words) => async () => { await act(() => post(`${base}/actions`, { action }), words); refresh(); };
+  const sync = h("div", { class: "actions", hidden: true }, h("button", { onclick: order("sync", "The mirrors are being brought in sync.") }, "Sync"),
+    h("button", { onclick: order("cancel_sync", "The sync is cancelled.") }, "Cancel sync"));
+  const element = h("div", null, h("div", { class: "grid" }, card("Ring", [picture.element, sentence], sync), card("State", about.element)),
     h("section", { class: "card" }, h("header", null, h("h2", null, "Members")), members.element), card("Failovers", history),
     h("section", { class: "card" }, h("header", null, h("h2", null, "Quarantine")), quarantine.element),
     h("section", { class: "card" }, h("header", null, h("h2", null, "Undo")), undo.element));

@@ -18,7 +18,7 @@ export async function shell({ refresh, leave }) {
   const links = new Map();
   const nav = h("nav", { class: "nav", id: "nav", "aria-label": "Main" }, h("ul", null, ENTRIES.filter((entry) => !entry[3] || entry[3]()).map(([name, title, key]) => {
     if (name === null) return h("li", { class: "group" }, title);
-    const made = h("a", { href: name ? link(name) : "#/", "aria-keyshortcuts": `g ${key}`, onclick: () => nav.classList.remove("open") }, title);
+    const made = h("a", { href: name ? link(name) : "#/", "aria-keyshortcuts": `g ${key}` }, title);
     links.set(name, made);
     return h("li", null, made);
   })));
@@ -106,6 +106,8 @@ export async function shell({ refresh, leave }) {
     mark(name) {
       for (const [key, made] of links) key === name ? made.setAttribute("aria-current", "page") : made.removeAttribute("aria-current");
       trouble.hidden = true;
+      nav.classList.remove("open");
+      menu.setAttribute("aria-expanded", "false");
     },
     renew: () => renew().catch(() => {}),
     show(view) {
@@ -116,7 +118,8 @@ export async function shell({ refresh, leave }) {
       document.title = "MirrorMQ";
       set(inside, h("div", { class: "note bad" }, words), h("p", null, h("a", { href: name ? link(name) : "#/" }, name ? `Back to ${name}` : "To the overview")));
     },
-    lively(kind, words = "") {
+    lively(kind, words = "", shown = null) {
+      if (shown !== null) element.dataset.shown = shown;
       dot.className = `live-dot ${kind}`;
       dot.title = kind;
       trouble.hidden = kind !== "broken";

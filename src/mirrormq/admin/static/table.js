@@ -8,7 +8,7 @@ const classes = (column) => [column.num && "num", column.roomy && "roomy", colum
 export function table({ columns, key, empty = "nothing here", sort = null, onSort = null, label = "" }) {
   const heads = columns.map((column) => {
     const inner = column.sort && onSort ? h("button", { type: "button", onclick: () => onSort(column.sort) }, column.title) : column.title;
-    return h("th", { class: classes(column), scope: "col" }, inner);
+    return h("th", { class: classes({ ...column, class: "" }), scope: "col" }, inner);
   });
   const body = h("tbody");
   const nothing = h("div", { class: "empty", hidden: true }, empty);

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from mirrormq.broker.broker import Broker
     from mirrormq.broker.channel import Channel
     from mirrormq.broker.connection import Connection
+    from mirrormq.broker.forward.branch import BranchQueue
     from mirrormq.broker.forward.embassy import Embassy
     from mirrormq.broker.forward.requests import CancelRequest
 
@@ -95,6 +96,7 @@ class AwayQueue(Queue):
         self.run: Run | None = None
         self.unconfirmed: dict[int, Run] = {}       # by first sequence, in order
         self.sequence: i64 = 1                      # of the next publish
+        self.branch: BranchQueue | None = None      # takes what is published while this node is cut off
         self.is_gathered: bool = False
         self.requeues: Ended = Ended()
         self.rejects: Ended = Ended()
@@ -123,7 +125,7 @@ class AwayQueue(Queue):
 
     def publish(self, message: Message, waiter: Barrier | None) -> bool:
         embassy = self.embassy
-        if embassy.is_gone and self.is_hopeless():
+        if embassy.is_gone and self.branch is None and self.is_hopeless():
             return False
         self.published += 1
         run = self.run
@@ -147,6 +149,10 @@ class AwayQueue(Queue):
 
     def _end_run(self, run: Run) -> None:
         self.run = None
+        if self.branch is not None:
+            self.sequence = run.first           # the home hears nothing of it, so there must be no gap
+            self.branch.take(self, run)
+            return
         self.unconfirmed[run.first] = run
         loop = self.embassy.loop
         if loop is not None:

@@ -10,6 +10,7 @@ from mirrormq.cli.ctl.client import Answer, part
 from mirrormq.cli.ctl.context import Context
 from mirrormq.cli.ctl.faults import UNAVAILABLE, Failure, Misuse, refused
 from mirrormq.cli.ctl.objects import queue_path
+from mirrormq.cli.ctl.progress import follow
 
 KINDS: Final = ("all", "classic", "quorum")
 PATIENCE: Final = 120.0
@@ -23,6 +24,8 @@ def sync_queue(context: Context) -> None:
     result = _act(context, "sync")
     if result != "ok":
         raise Failure(UNAVAILABLE, result)
+    context.out.flush()
+    follow(context)
     context.done()
 
 
@@ -129,8 +132,8 @@ def stop_forecast(context: Context) -> None:
     """Ours: RabbitMQ has nothing like it."""
     node = context.node
     context.out.banner(f"What becomes of the queues of node {node} if it stops now ...")
-    rows = context.client.get(f"/api/nodes/{part(node)}/stop-forecast")
-    context.out.table(("vhost", "name", "messages", "outcome", "sentence"), rows)
+    told = context.client.get(f"/api/nodes/{part(node)}/stop-forecast")
+    context.out.table(("vhost", "name", "messages", "verdict", "sentence"), told["queues"])
 
 
 # --- what is not here -------------------------------------------------------------------------------------------------

@@ -67,7 +67,7 @@ export default function cluster(_, refresh) {
 
   const element = h("div", null, title("Cluster"),
     card("Leaders and mirrors by node", bars), h("section", { class: "card" }, h("header", null, h("h2", null, "Nodes")), nodes.element), forecast,
-    may.administer() ? card("Rebalance", preview, h("button", { onclick: () => act(showPreview, "This is the plan.") }, "Preview")) : null);
+    may.administer() ? card("Rebalance", preview, h("button", { onclick: () => act(showPreview, "") }, "Preview")) : null);
   return { title: "Cluster", element, load };
 }
 

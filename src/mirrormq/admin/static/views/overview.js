@@ -1,9 +1,10 @@
 // The cluster at a glance.
 
-import { get } from "../api.js";
-import { badge, card, h, set } from "../dom.js";
+import { Refused, get, post } from "../api.js";
+import { badge, card, confirm, h, set } from "../dom.js";
+import { act } from "../forms.js";
 import { bytes, count, duration, rate } from "../format.js";
-import { FLOWS, History, LENGTHS, SAMPLED, flows, plot, samples } from "../plot.js";
+import { FLOWS, History, LENGTHS, flows, plot, sampled, samples } from "../plot.js";
 import { title } from "../shell.js";
 import { link, may } from "../state.js";
 import { table } from "../table.js";
@@ -23,10 +24,10 @@ export default function overview() {
     { title: "Up for", num: true, text: (row) => (row.running ? duration(row.uptime).replace(/ \d+ s$/, "") : "–") },
   ] });
   const element = h("div", null, title("Overview"), alarms, tiles, h("div", { class: "grid" }, card("Queued messages", lengths.element), card("Message rates", rates.element)),
-    may.monitor() ? h("section", { class: "card" }, h("header", null, h("h2", null, "Nodes")), nodes.element) : null);
+    may.monitor() ? h("section", { class: "card" }, h("header", null, h("h2", null, "Nodes")), nodes.element) : null, may.administer() ? definitions() : null);
 
   async function load() {
-    const told = await get(`api/overview?${SAMPLED}`);
+    const told = await get(`api/overview?${sampled(past)}`);
     const totals = told.object_totals;
     const series = [...LENGTHS, ...FLOWS];
     const values = { ...flows(LENGTHS, told.queue_totals), ...flows(FLOWS, told.message_stats) };
@@ -61,6 +62,30 @@ export default function overview() {
   }
 
   return { title: "Overview", element, load };
+}
+
+async function read(file) {
+  try { return JSON.parse(await file.text()); } catch { throw new Refused(0, `${file.name} is not JSON`); }
+}
+
+// Everything that is declared, as a file, and back.
+function definitions() {
+  const save = async () => {
+    const told = await get("api/definitions");
+    const where = URL.createObjectURL(new Blob([JSON.stringify(told, null, 1)], { type: "application/json" }));
+    h("a", { href: where, download: "definitions.json" }).click();
+    setTimeout(() => URL.revokeObjectURL(where), 10_000);
+  };
+  const file = h("input", { type: "file", accept: "application/json,.json", "aria-label": "Definitions to import", onchange: async () => {
+    const [chosen] = file.files;
+    if (chosen && await confirm("Import these definitions?", `What is in ${chosen.name} is added; what exists stays.`, "Import", { danger: false })) {
+      await act(async () => post("api/definitions", await read(chosen)), "The definitions are imported.");
+    }
+    file.value = "";
+  } });
+  return h("details", { class: "fold" }, h("summary", null, "Definitions"), h("div", { class: "body" },
+    h("p", null, "Users, virtual hosts, permissions, queues, exchanges, bindings and policies as one file, in RabbitMQ's format. Messages are not in it."),
+    h("div", { class: "actions" }, h("button", { onclick: () => act(save, "") }, "Export"), h("label", { class: "check" }, "Import ", file))));
 }
 
 function stateOf(row) {

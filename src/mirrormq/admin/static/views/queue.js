@@ -5,7 +5,7 @@ import { card, confirm, facts, h, set } from "../dom.js";
 import { act, argumentsBox, field, form, input, parseArguments } from "../forms.js";
 import { bytes, count, when } from "../format.js";
 import { queueBadges } from "../pieces.js";
-import { FLOWS, History, LENGTHS, SAMPLED, flows, plot, samples } from "../plot.js";
+import { FLOWS, History, LENGTHS, flows, plot, sampled, samples } from "../plot.js";
 import { crumb } from "../shell.js";
 import { link, may } from "../state.js";
 import { table } from "../table.js";
@@ -49,7 +49,7 @@ function figures({ vhost, name, base, refresh, showBadges }) {
   } }, "Delete");
 
   async function load() {
-    const row = await get(`${base}?${SAMPLED}`);
+    const row = await get(`${base}?${sampled(past)}`);
     showBadges(row);
     past.seed({ ...samples(LENGTHS, row), ...samples(FLOWS, row.message_stats) });
     past.add({ ...flows(LENGTHS, row), ...flows(FLOWS, row.message_stats) });

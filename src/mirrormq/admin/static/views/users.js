@@ -20,6 +20,7 @@ function tagChoice() {
   const chips = h("div", { class: "chips" }, TAGS.map((tag) => h("button", { type: "button", class: "chip", onclick: () => { box.value = [...new Set([...box.value.split(",").map((one) => one.trim()).filter(Boolean), tag])].join(","); } }, tag)));
   const made = field("Tags", box);
   made.append(chips);
+  made.classList.add("wide");
   return made;
 }
 
@@ -59,6 +60,17 @@ function one(name, refresh) {
     { title: "Write", class: "mono wrap", text: (row) => row.write }, { title: "Read", class: "mono wrap", text: (row) => row.read },
     { title: "", text: (row) => row.vhost, node: clear },
   ] });
+  const topics = table({ key: (row) => JSON.stringify([row.vhost, row.exchange]), label: "topic permissions", empty: "Every routing key is allowed.", columns: [
+    { title: "Virtual host", class: "name", text: (row) => row.vhost }, { title: "Exchange", class: "wrap", text: (row) => row.exchange || "(AMQP default)" },
+    { title: "Write", class: "mono wrap", text: (row) => row.write }, { title: "Read", class: "mono wrap", text: (row) => row.read },
+    { title: "", text: (row) => row.vhost + row.exchange, node: (row) => h("button", { class: "quiet", onclick: async () => { await act(() => del(`api/topic-permissions/${seg(row.vhost)}/${seg(name)}`), "The topic permissions there are gone."); refresh(); } }, "Clear") },
+  ] });
+  const topicVhosts = select("vhost", []);
+  const topicGrant = form([field("Virtual host", topicVhosts), field("Exchange", input("exchange", { value: "amq.topic" })), field("Write", input("write", { value: ".*" })), field("Read", input("read", { value: ".*" }))],
+    "Set topic permission", async (values) => {
+      await put(`api/topic-permissions/${seg(values.vhost)}/${seg(name)}`, { exchange: values.exchange, write: values.write, read: values.read });
+      return "The topic permission is set.";
+    }, { onDone: refresh, keepValues: true });
   const vhosts = select("vhost", []);
   const grant = form([field("Virtual host", vhosts), field("Configure", input("configure", { value: ".*" })), field("Write", input("write", { value: ".*" })), field("Read", input("read", { value: ".*" }))],
     "Set permission", async (values) => {
@@ -78,17 +90,20 @@ function one(name, refresh) {
   let first = true;
 
   async function load() {
-    const [row, permissions, places] = await Promise.all([get(base), get(`${base}/permissions`), get("api/vhosts?columns=name")]);
+    const [row, permissions, keys, places] = await Promise.all([get(base), get(`${base}/permissions`), get(`${base}/topic-permissions`), get("api/vhosts?columns=name")]);
     about.show([["Tags", tagsOf(row).join(", ") || "none"], ["Password", row.password_hash ? "set" : "none"], ["Hashing", row.hashing_algorithm]]);
     rights.show(permissions);
+    topics.show(keys);
     if (first) {
       first = false;
-      vhosts.append(...places.map((place) => h("option", { value: place.name }, place.name)));
+      for (const choice of [vhosts, topicVhosts]) choice.append(...places.map((place) => h("option", { value: place.name }, place.name)));
       update.elements.tags.value = tagsOf(row).join(",");
     }
   }
 
   const element = h("div", null, h("div", { class: "title" }, crumb(h("a", { href: link("users") }, "Users")), h("h1", null, name)), card("Details", about.element, remove),
-    h("section", { class: "card" }, h("header", null, h("h2", null, "Permissions")), rights.element), card("Set a permission", grant), card("Update", update));
+    h("section", { class: "card" }, h("header", null, h("h2", null, "Permissions")), rights.element), card("Set a permission", grant),
+    h("section", { class: "card" }, h("header", null, h("h2", null, "Topic permissions")), topics.element),
+    h("details", { class: "fold" }, h("summary", null, "Set a topic permission"), h("div", { class: "body" }, topicGrant)), card("Update", update));
   return { title: name, element, load };
 }

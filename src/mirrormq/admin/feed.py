@@ -1,0 +1,289 @@
+"""The feed: queues' logs over HTTP, for those who follow them without consuming.
+
+    GET    /api/feed/{vhost}?pattern=REGEX                 the queues: id, node, earliest and end, lake mirrors
+    GET    /api/feed/{vhost}/{name}?first=N&upto=M&wait=S  stable chunks as they are in the log, from index N on
+    GET    /api/feed/{vhost}/{name}/at?time=MS             the index of what was written at that time or later
+    GET, PUT, DELETE  /api/lake-mirrors/{vhost}/{name}     a lake mirror: pattern, lease, how far it has read
+
+Rules
+ 1. Whoever may read a queue may follow it; no tag is needed.
+ 2. Any node answers; one that does not hold the log sends the caller to the one that does (307).
+ 3. Reading is done in slices of 256 KiB between which the loop goes on. A request is given at most 8 MiB. The global parameter
+    `lake-feed-rate` limits what a node gives out to so many bytes a second.
+ 4. Entries that are gone are 410, with the first index that is left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from typing import Final, NoReturn
+from urllib.parse import quote, urlencode
+
+from mirrormq import __version__
+from mirrormq.admin.call import Answer, Call, Json, State, as_integer, created, done
+from mirrormq.admin.errors import ApiError, bad_request, not_authorised, not_found, unavailable
+from mirrormq.broker import rules
+from mirrormq.broker.policy import PatternError, compile_pattern
+from mirrormq.broker.queue import Queue
+from mirrormq.log.chunk import decode_chunk
+from mirrormq.log.errors import QueueDamaged
+from mirrormq.log.slices import sliced
+from mirrormq.node.feed import COMPONENT, LakeMirror, index_at
+
+CHUNKS: Final = "application/vnd.mirrormq.chunks"
+FORMAT: Final = "1"                 # of the chunks: a reader that does not know it must not guess
+SLICE: Final = 256 << 10
+MAX_BYTES: Final = 8 << 20
+MAX_WAIT: Final = 30.0
+POLL: Final = 0.1
+SETTLE_AFTER: Final = 0.2           # seconds that an entry may wait for somebody else's sync
+RATE: Final = "lake-feed-rate"
+
+
+# --- which queues -----------------------------------------------------------------------------------------------------
+
+
+def may_read(call: Call, vhost: str, name: str) -> bool:
+    principal = call.principal
+    return principal.is_local or call.broker.authority.allowed(principal.name, vhost, "queue", name, "read")
+
+
+async def list_feeds(call: Call) -> Answer:
+    vhost = call.vhost()
+    if not (call.principal.is_local or call.broker.authority.vhost_allowed(call.principal.name, vhost.name)):
+        raise not_authorised(f"access to vhost '{vhost.name}' refused for user '{call.principal.name}'")
+    matcher = _matcher(call.query.get("pattern", ".*"))
+    queues = [queue for _, queue in sorted(vhost.queues.items())
+              if matcher.search(queue.name) and not queue.exclusive and may_read(call, vhost.name, queue.name)]
+    told = await _figures(call, queues)
+    rows = [_row(call, queue) | told.get(queue.name, {"state": "down"}) for queue in queues]
+    return Answer(200, {"version": __version__, "format": FORMAT, "cluster": call.broker.cluster_name, "queues": rows})
+
+
+def _matcher(pattern: str) -> re.Pattern[str]:
+    try:
+        return compile_pattern(pattern)
+    except PatternError as fault:
+        raise bad_request(f"the pattern of queues is no regular expression: {fault}") from None
+
+
+def _row(call: Call, queue: Queue) -> Json:
+    is_here = call.broker.serving(queue) is not None
+    node = call.broker.node_name if is_here else queue.home
+    return {"name": queue.name, "vhost": queue.vhost, "id": f"{queue.log_id:x}", "node": node, "durable": queue.durable,
+            "url": "" if is_here else _url(call, node)}
+
+
+def _url(call: Call, node: str) -> str:
+    info = call.runtime.cluster.membership.running.get(node)
+    if info is None or not info.about.get("http_port"):
+        return ""
+    return f"http://{info.host}:{info.about['http_port']}{call.runtime.config.management_path_prefix}"
+
+
+async def _figures(call: Call, queues: list[Queue]) -> dict[str, Json]:
+    serving = call.broker.serving
+    own = figures_here(call.state, [queue.log_id for queue in queues if serving(queue) is not None])
+    ids: dict[str, list[int]] = {}
+    for queue in queues:
+        if serving(queue) is None:
+            ids.setdefault(queue.home, []).append(queue.log_id)
+    answers = await asyncio.gather(*(call.runtime.cluster.ask(node, "feed", {"ids": wanted}) for node, wanted in ids.items()))
+    for answer in answers:
+        own |= answer or {}
+    return {queue.name: own[str(queue.log_id)] for queue in queues if str(queue.log_id) in own}
+
+
+def figures_here(state: State, ids: list[int]) -> dict[str, Json]:
+    """Of this node's own queues, by log id."""
+    logs = state.runtime.logs
+    found: dict[str, Json] = {}
+    for log_id in ids:
+        queue = state.broker.queues_by_log.get(log_id)
+        if queue is not None:
+            state.runtime.lake_mirrors.hold_one(queue)
+            end = logs.stable_end(log_id)
+            if end < queue.builder.next_index:
+                logs.settle(log_id)
+            found[str(log_id)] = {
+                "state": "crashed" if queue.damage else "running", "earliest": min(logs.earliest(log_id), end), "end": end,
+                "epoch": queue.builder.epoch, "lake_mirrors": state.runtime.lake_mirrors.show(queue),
+            }  # fmt: skip
+    return found
+
+
+async def figures_for_other(state: State, about: Json) -> dict[str, Json]:
+    return figures_here(state, about["ids"])
+
+
+# --- the log of one -----------------------------------------------------------------------------------------------------
+
+
+def _queue(call: Call, suffix: str = "") -> Queue:
+    """The queue of the path, if it is here and the caller may read it; raises a redirection where it is elsewhere."""
+    vhost = call.vhost()
+    name = call.args["name"]
+    if not may_read(call, vhost.name, name):
+        raise not_authorised(f"read access to queue '{name}' in vhost '{vhost.name}' refused for user '{call.principal.name}'")
+    queue = vhost.queues.get(name)
+    if queue is None:
+        raise ApiError(404, "not_found", f"no queue '{name}' in vhost '{vhost.name}'")
+    here = call.broker.serving(queue)
+    if here is None:
+        send_to_home(call, queue, suffix)
+    return here
+
+
+def send_to_home(call: Call, queue: Queue, suffix: str) -> NoReturn:
+    url = _url(call, queue.home)
+    if not url:
+        raise unavailable(f"node '{queue.home}', which has the log of queue '{queue.name}', is down")
+    place = f"/api/feed/{quote(queue.vhost, safe='')}/{quote(queue.name, safe='')}{suffix}?{urlencode(call.query)}"
+    raise ApiError(307, "elsewhere", f"the log is on node {queue.home}", {"location": url + place})
+
+
+async def read_feed(call: Call) -> Answer:
+    queue = _queue(call)
+    wanted = call.query.get("id")
+    if wanted is not None and wanted != f"{queue.log_id:x}":
+        raise ApiError(410, "replaced", f"queue '{queue.name}' was deleted and declared anew: its log {wanted} is gone")
+    first = max(1, _integer(call, "first", 1))
+    upto = _integer(call, "upto", 1 << 62)
+    limit = min(max(_integer(call, "max_bytes", MAX_BYTES // 2), 1), MAX_BYTES)
+    end = await _stable_end(call, queue, first, min(_integer(call, "wait", 0), int(MAX_WAIT)))
+    _check_range(call, queue, first, end)
+    meter = call.state.meter
+    async with meter.readers:
+        body = await _read(call, queue, first, min(end, upto), limit)
+    await meter.take(len(body), call.broker.global_parameters.get(RATE))
+    return Answer(200, body, {"content-type": CHUNKS, "x-mirrormq-end": str(end), "x-mirrormq-format": FORMAT,
+                              "x-mirrormq-queue-id": f"{queue.log_id:x}", "x-mirrormq-version": __version__})
+
+
+def _integer(call: Call, name: str, default: int) -> int:
+    return as_integer(call.query.get(name, default))
+
+
+async def _stable_end(call: Call, queue: Queue, first: int, wait: float) -> int:
+    """Where the log ends; waits for its first entry from `first` on if the caller has the time."""
+    logs = call.runtime.logs
+    began = time.monotonic()
+    is_settled = False
+    while True:
+        end = logs.stable_end(queue.log_id)
+        waited = time.monotonic() - began
+        if end > first or queue.is_deleted or waited >= wait:
+            return end
+        if not is_settled and waited > SETTLE_AFTER and end < queue.builder.next_index:
+            logs.settle(queue.log_id)
+            is_settled = True
+        await asyncio.sleep(POLL)
+
+
+def _check_range(call: Call, queue: Queue, first: int, end: int) -> None:
+    if first > end:
+        raise ApiError(416, "beyond_end", f"the log of queue '{queue.name}' ends before index {end}, and {first} was asked for")
+    earliest = call.runtime.logs.earliest(queue.log_id)
+    if first < min(earliest, end):
+        raise ApiError(410, "trimmed", f"entries {first} to {earliest - 1} of queue '{queue.name}' are gone from the log; "
+                                       f"it begins at {earliest}", {"x-mirrormq-earliest": str(earliest)})
+
+
+async def _read(call: Call, queue: Queue, first: int, end: int, limit: int) -> bytes:
+    """Chunks up to `end`, which may lie within one, about `limit` bytes of them."""
+    pieces: list[bytes] = []
+    left = limit
+    while first < end and left > 0:
+        try:
+            found = call.runtime.logs.read(queue.log_id, first, min(left, SLICE))
+        except QueueDamaged as problem:
+            raise ApiError(500, "damaged", str(problem)) from None
+        if not found:
+            if pieces:
+                break
+            _check_range(call, queue, first, end)
+            raise unavailable(f"queue '{queue.name}' does not answer for its entries from {first} on; try again")
+        for chunk in found:
+            head = decode_chunk(chunk, 0)
+            if head.first_index < end:
+                pieces.append(chunk if head.next_index <= end else sliced(chunk, head.first_index, end))
+                left -= len(chunk)
+                first = head.next_index
+        if decode_chunk(found[-1], 0).first_index >= end:
+            break
+        await asyncio.sleep(0)
+    return b"".join(pieces)
+
+
+async def find_time(call: Call) -> Answer:
+    queue = _queue(call, "/at")
+    index = index_at(call.runtime.logs, queue.log_id, _integer(call, "time", 0))
+    return Answer(200, {"index": index, "id": f"{queue.log_id:x}"})
+
+
+# --- lake mirrors -------------------------------------------------------------------------------------------------------
+
+
+def _mirror(call: Call) -> Json | None:
+    value = call.broker.parameters.get((COMPONENT, call.vhost().name, call.args["name"]))
+    return dict(value) if isinstance(value, dict) else None
+
+
+def _require_member(call: Call) -> str:
+    vhost = call.vhost().name
+    principal = call.principal
+    if not (principal.is_local or call.broker.authority.vhost_allowed(principal.name, vhost)):
+        raise not_authorised(f"access to vhost '{vhost}' refused for user '{principal.name}'")
+    return vhost
+
+
+def show_mirror(call: Call) -> Answer:
+    _require_member(call)
+    value = _mirror(call)
+    if value is None:
+        raise not_found()
+    return Answer(200, {"name": call.args["name"], "vhost": call.args["vhost"], **value})
+
+
+def list_mirrors(call: Call) -> Answer:
+    vhost = _require_member(call)
+    found = [mirror for mirror in call.runtime.lake_mirrors.everyone() if mirror.vhost == vhost]
+    rows = [{"name": mirror.name, "vhost": vhost, "pattern": mirror.pattern, "lease": mirror.lease, "renewed": mirror.renewed,
+             "max-bytes": mirror.max_bytes, "queues": mirror.acknowledged} for mirror in found]
+    return Answer(200, rows)
+
+
+def put_mirror(call: Call) -> Answer:
+    """Register, renew the lease, acknowledge: what is not said stays as it was. A mirror goes back only if it says `rewind`."""
+    vhost = _require_member(call)
+    before = _mirror(call)
+    value: Json = before or {"pattern": ".*", "queues": {}}
+    body = call.body
+    _matcher(str(body.get("pattern", ".*")))
+    for name in ("pattern", "lease", "max-bytes"):
+        if name in body:
+            value[name] = str(body[name]) if name == "pattern" else as_integer(body[name])
+    acknowledged = dict(value.get("queues") or {})
+    for log_id, index in (body.get("queues") or {}).items():
+        known = 0 if body.get("rewind") is True else acknowledged.get(log_id, 0)
+        acknowledged[str(log_id)] = max(known, as_integer(index))
+    value["queues"] = _living(call, LakeMirror(vhost, call.args["name"], value), acknowledged)
+    value["renewed"] = call.broker.now
+    rules.put_parameter(call.broker, COMPONENT, vhost, call.args["name"], value)
+    return created(is_new=before is None)
+
+
+def _living(call: Call, mirror: LakeMirror, acknowledged: dict[str, int]) -> dict[str, int]:
+    """Only queues that there are: the record must not grow with every queue that ever was."""
+    ids = {f"{queue.log_id:x}" for queue in call.vhost().queues.values() if mirror.covers(queue)}
+    return {log_id: index for log_id, index in acknowledged.items() if log_id in ids}
+
+
+def delete_mirror(call: Call) -> Answer:
+    vhost = _require_member(call)
+    if _mirror(call) is None:
+        raise not_found()
+    rules.delete_parameter(call.broker, COMPONENT, vhost, call.args["name"])
+    return done()

@@ -1,0 +1,249 @@
+"""Asking nodes for queues' logs: one connection that stays open, the next address where one does not answer.
+
+Used in Spark's driver and executors, so nothing but the standard library is needed, and an instance can be pickled.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import ssl
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import quote, unquote, urlencode, urlsplit
+
+from mirrormq.lake.errors import Away, LakeError, Refused, Trimmed
+
+FORMAT: Final = "1"
+PATIENCE: Final = 60.0  # seconds until a cluster of which no node answers counts as gone
+PAUSE: Final = 0.2
+TIMEOUT: Final = 60.0
+BROKEN: Final = (OSError, http.client.HTTPException)
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where the cluster is and who asks. `urls` are tried in their order, so the preferred node comes first."""
+
+    urls: tuple[str, ...]
+    user: str
+    password: str
+    vhost: str = "/"
+    patience: float = PATIENCE
+
+    @staticmethod
+    def parse(urls: str, vhost: str = "/", user: str = "", password: str = "", patience: float = PATIENCE) -> Address:
+        """One address or several, separated by commas, each http(s)://[user:password@]host:port[/prefix]."""
+        places: list[str] = []
+        for text in urls.split(","):
+            parts = urlsplit(text.strip() if "://" in text else f"http://{text.strip()}")
+            if parts.scheme not in ("http", "https") or not parts.hostname:
+                raise LakeError(f"'{text.strip()}' is no address of a management API, such as http://guest:guest@localhost:15672")
+            user = user or unquote(parts.username or "")
+            password = password or unquote(parts.password or "")
+            host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+            port = parts.port or (15671 if parts.scheme == "https" else 15672)
+            places.append(f"{parts.scheme}://{host}:{port}{parts.path.rstrip('/')}")
+        return Address(tuple(places), user or "guest", password or "guest", vhost, patience)
+
+    @property
+    def authorization(self) -> str:
+        return "Basic " + base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
+
+
+@dataclass(frozen=True)
+class Feed:
+    """One queue as the cluster tells of it. `id` is that of its log: a queue that is declared anew has another."""
+
+    name: str
+    vhost: str
+    id: str
+    node: str
+    state: str
+    earliest: int
+    end: int
+    epoch: int
+    durable: bool = True
+
+
+@dataclass(frozen=True)
+class Reply:
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class FeedClient:
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._connections: dict[str, http.client.HTTPConnection] = {}
+        self._homes: dict[str, str] = {}  # path to the node that answered for it
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"address": self.address, "_connections": {}, "_homes": {}}
+
+    def __del__(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    # --- what can be asked ------------------------------------------------------------------------------------------
+
+    def feeds(self, pattern: str = ".*") -> list[Feed]:
+        reply = self.ask("GET", self._path("feed"), {"pattern": pattern})
+        told = reply.json()
+        _check_format(str(told.get("format")), str(told.get("version")))
+        return [
+            Feed(
+                row["name"],
+                row["vhost"],
+                row["id"],
+                row["node"],
+                row["state"],
+                int(row.get("earliest", 0)),
+                int(row.get("end", 0)),
+                int(row.get("epoch", 0)),
+                bool(row["durable"]),
+            )
+            for row in told["queues"]
+        ]
+
+    def read(self, feed_name: str, log_id: str, first: int, upto: int, *, max_bytes: int = 4 << 20, wait: int = 0) -> bytes:
+        """Chunks from `first` on, at most up to `upto`."""
+        query = {"first": first, "upto": upto, "max_bytes": max_bytes, "id": log_id, "wait": wait}
+        reply = self.ask("GET", self._path("feed", feed_name), query)
+        _check_format(reply.headers.get("x-mirrormq-format", ""), reply.headers.get("x-mirrormq-version", "?"))
+        return reply.body
+
+    def index_at(self, feed_name: str, time_ms: int) -> int:
+        return int(self.ask("GET", self._path("feed", feed_name, "at"), {"time": time_ms}).json()["index"])
+
+    def publish(self, queue: str, publisher: str, first: int, run: bytes) -> dict[str, int]:
+        """See mirrormq.admin.feed_publish."""
+        query = {"publisher": publisher, "first": first}
+        answer: dict[str, int] = self.ask("POST", self._path("feed", queue, "publish"), query, run).json()
+        return answer
+
+    def put_mirror(self, name: str, **value: Any) -> None:
+        body = json.dumps({key.replace("_", "-"): part for key, part in value.items()}).encode()
+        self.ask("PUT", self._path("lake-mirrors", name), {}, body)
+
+    def delete_mirror(self, name: str) -> None:
+        self.ask("DELETE", self._path("lake-mirrors", name), {})
+
+    def _path(self, kind: str, *rest: str) -> str:
+        return "/".join(("/api", kind, *(quote(part, safe="") for part in (self.address.vhost, *rest))))
+
+    # --- one request ------------------------------------------------------------------------------------------------
+
+    def ask(self, method: str, path: str, query: Mapping[str, object], body: bytes | None = None) -> Reply:
+        """Raises LakeError. A node that does not answer is no error as long as another one does, or it comes back in time."""
+        deadline = time.monotonic() + self.address.patience
+        target = f"{path}?{urlencode(query)}" if query else path
+        problem = ""
+        while True:
+            for base in self._places(path):
+                try:
+                    reply = self._follow(base, path, method, target, body)
+                except BROKEN as fault:
+                    self._homes.pop(path, None)
+                    problem = f"{urlsplit(base).netloc}: {str(fault) or type(fault).__name__}"
+                    continue
+                if reply.status != 503:
+                    return _checked(reply, self.address)
+                problem = _reason(reply)
+            if time.monotonic() >= deadline:
+                raise Away(f"no node of the cluster can answer for {path} ({problem})")
+            time.sleep(PAUSE)
+
+    def _places(self, path: str) -> list[str]:
+        home = self._homes.get(path)
+        return [home, *self.address.urls] if home is not None else list(self.address.urls)
+
+    def _follow(self, base: str, path: str, method: str, target: str, body: bytes | None) -> Reply:
+        reply = self._request(base, method, target, body)
+        for _ in range(3):
+            if reply.status != 307:
+                break
+            place, _, rest = reply.headers.get("location", "").partition("/api/")
+            base = place
+            reply = self._request(place, method, f"/api/{rest}", body)
+        if reply.status < 400:
+            self._homes[path] = base
+        return reply
+
+    def _request(self, base: str, method: str, target: str, body: bytes | None) -> Reply:
+        connection = self._connections.pop(base, None)
+        is_used = connection is not None
+        connection = connection or _connect(base)
+        try:
+            reply = self._exchange(connection, method, urlsplit(base).path + target, body)
+        except BROKEN:
+            connection.close()
+            if not is_used:
+                raise
+            # The node may have closed a connection that was idle; a fresh one tells.
+            connection = _connect(base)
+            try:
+                reply = self._exchange(connection, method, urlsplit(base).path + target, body)
+            except BROKEN:
+                connection.close()
+                raise
+        self._connections[base] = connection
+        return reply
+
+    def _exchange(self, connection: http.client.HTTPConnection, method: str, target: str, body: bytes | None) -> Reply:
+        connection.request(method, target, body=body, headers={"Authorization": self.address.authorization, "Accept": "*/*"})
+        answer = connection.getresponse()
+        data = answer.read()
+        return Reply(answer.status, {name.lower(): value for name, value in answer.getheaders()}, data)
+
+
+def _connect(base: str) -> http.client.HTTPConnection:
+    parts = urlsplit(base)
+    host = parts.hostname or "localhost"
+    if parts.scheme == "https":
+        return http.client.HTTPSConnection(host, parts.port, timeout=TIMEOUT, context=ssl.create_default_context())
+    return http.client.HTTPConnection(host, parts.port, timeout=TIMEOUT)
+
+
+def _reason(reply: Reply) -> str:
+    try:
+        told = json.loads(reply.body)
+        return str(told.get("reason") or told.get("error") or reply.status)
+    except (ValueError, AttributeError):
+        return f"HTTP {reply.status}"
+
+
+def _checked(reply: Reply, address: Address) -> Reply:
+    if reply.status < 400:
+        return reply
+    reason = _reason(reply)
+    if reply.status == 401:
+        if reason == "Login failed":
+            raise Refused(f"user '{address.user}' cannot log in: name or password is wrong, or it may only come from localhost")
+        raise Refused(reason)
+    if reply.status == 410:
+        raise Trimmed(reason, int(reply.headers.get("x-mirrormq-earliest", 0)))
+    if reply.status == 404 and reason == "Not Found":
+        raise LakeError(f"there is no vhost '{address.vhost}', or what answers there is no MirrorMQ with a feed")
+    if reply.status == 404:
+        raise Trimmed(reason, 0)
+    raise LakeError(reason)
+
+
+def _check_format(found: str, version: str) -> None:
+    if found != FORMAT:
+        raise LakeError(
+            f"the cluster (version {version}) sends its log in format '{found}', and this program reads format {FORMAT}: "
+            "use the lake tools of the cluster's own version"
+        )

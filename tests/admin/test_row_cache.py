@@ -1,0 +1,93 @@
+"""Rows that are told from memory are the rows that would be worked out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pika
+import pytest
+
+from compat.support import eventually
+
+from .conftest import Connect
+from .support import Node
+
+pytestmark = pytest.mark.live
+
+
+@pytest.fixture(scope="module")
+def node(run_directory: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    """Its statistics interval is short, so that queues are quiet soon."""
+    directory: Path = tmp_path_factory.mktemp("cached")
+    (directory / "node.conf").write_text("collect_statistics_interval = 100\n")
+    server = Node(directory, "--config", str(directory / "node.conf"), name="cached@localhost")
+    server.start()
+    yield server
+    server.stop()
+
+
+def row(node: Node, vhost: str, query: str = "") -> dict[str, Any]:
+    return dict(node.api("GET", f"/api/queues/{vhost}{query}")[0])
+
+
+def until_quiet(node: Node, vhost: str) -> dict[str, Any]:
+    """Looked at until nothing has changed for a while."""
+    def looked() -> Any:
+        found = row(node, vhost)
+        return found if "idle_since" in found and row(node, vhost) == found else None
+
+    return dict(eventually(looked, every=0.15))
+
+
+def test_a_quiet_queue_is_shown_as_it_is_and_every_change_at_once(node: Node, vhost: str, connect: Connect):
+    connection = connect()
+    channel = connection.channel()
+    channel.queue_declare("q", durable=True)
+    before = until_quiet(node, vhost)
+    alone = node.api("GET", f"/api/queues/{vhost}/q")
+    assert {name: alone[name] for name in before if "details" not in name} == {
+        name: value for name, value in before.items() if "details" not in name}
+    node.set_policy(vhost, "short", "q", {"max-length": 7})
+    assert (row(node, vhost)["policy"], row(node, vhost)["effective_policy_definition"]) == ("short", {"max-length": 7})
+    channel.confirm_delivery()
+    channel.basic_publish("", "q", b"x", pika.BasicProperties(delivery_mode=2))
+    assert (row(node, vhost)["messages"], row(node, vhost)["messages_persistent"]) == (1, 1)
+    until_quiet(node, vhost)
+    assert row(node, vhost)["message_stats"]["publish"] == 1
+    channel.basic_get("q")
+    assert row(node, vhost)["messages_unacknowledged"] == 1
+    until_quiet(node, vhost)
+    connection.close()
+    assert eventually(lambda: row(node, vhost)["messages_ready"] == 1)
+
+
+def test_columns_and_samples_get_what_they_ask_for(node: Node, vhost: str, connect: Connect):
+    connect().channel().queue_declare("q")
+    until_quiet(node, vhost)
+    for _ in range(3):
+        assert row(node, vhost, "?columns=name,messages") == {"name": "q", "messages": 0}
+        assert row(node, vhost, "?columns=name") == {"name": "q"}
+        assert "samples" in row(node, vhost, "?lengths_age=60&lengths_incr=5")["messages_details"]
+        assert "samples" not in row(node, vhost)["messages_details"]
+
+
+def test_a_queue_made_anew_is_another_one(node: Node, vhost: str, connect: Connect):
+    channel = connect().channel()
+    channel.queue_declare("q", durable=True)
+    until_quiet(node, vhost)
+    channel.queue_delete("q")
+    channel.queue_declare("q", durable=False)
+    assert row(node, vhost)["durable"] is False
+
+
+def test_consumers_show_at_once(node: Node, vhost: str, connect: Connect):
+    channel = connect().channel()
+    channel.queue_declare("q")
+    until_quiet(node, vhost)
+    tag = channel.basic_consume("q", lambda *_: None)
+    assert (row(node, vhost)["consumers"], row(node, vhost)["consumer_capacity"]) == (1, 1.0)
+    until_quiet(node, vhost)
+    channel.basic_cancel(tag)
+    assert row(node, vhost)["consumers"] == 0

@@ -1,0 +1,117 @@
+"""Support for the lake's tests: a node, messages in its queues, and what its feed tells."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pika
+import pyarrow as pa
+import pytest
+
+from compat.support import ServerProcess, eventually, quote
+from mirrormq.lake.client import Address, Feed, FeedClient
+from mirrormq.lake.engine import find_java
+from mirrormq.lake.errors import LakeError
+from mirrormq.lake.ranges import Range, read_range
+from mirrormq.lake.schema import EVENTS
+
+KEPT = pika.BasicProperties(delivery_mode=2)
+
+
+REQUIRED = os.environ.get("MIRRORMQ_REQUIRE_ALL") == "1"
+
+
+def need_java() -> None:
+    """Skips where no Java works, unless everything is required."""
+    try:
+        find_java()
+    except LakeError as missing:
+        if REQUIRED:
+            pytest.fail(missing.sentence)
+        pytest.skip(missing.sentence)
+
+
+class Node(ServerProcess):
+    def lake_url(self, user: str = "guest", password: str = "") -> str:
+        return f"http://{quote(user)}:{quote(password or user)}@{self.host}:{self.http_port}"
+
+    def address(self, vhost: str, user: str = "guest", password: str = "", patience: float = 20.0) -> Address:
+        return Address.parse(self.lake_url(user, password), vhost, patience=patience)
+
+    def client(self, vhost: str, user: str = "guest", password: str = "", patience: float = 20.0) -> FeedClient:
+        return FeedClient(self.address(vhost, user, password, patience))
+
+    def crash(self) -> None:
+        """kill -9, and up again. Meanwhile somebody's outgoing connection may have its port for a moment."""
+        self.kill()
+        for _ in range(20):
+            try:
+                self.start()
+            except RuntimeError:
+                self.process = None
+                time.sleep(1.0)
+            else:
+                return
+        raise AssertionError(self.log())
+
+    @contextlib.contextmanager
+    def channel(self, vhost: str) -> Iterator[Any]:
+        connection = pika.BlockingConnection(pika.URLParameters(self.url(vhost, query="?heartbeat=0")))
+        try:
+            channel = connection.channel()
+            channel.confirm_delivery()
+            yield channel
+        finally:
+            if connection.is_open:
+                connection.close()
+
+
+def start_node(directory: Path) -> Node:
+    node = Node(directory)
+    node.start()
+    return node
+
+
+def fill(channel: Any, queue: str, count: int, properties: pika.BasicProperties = KEPT, first: int = 0) -> list[bytes]:
+    """So many messages into a durable queue, in one transaction; returns their bodies."""
+    channel.queue_declare(queue, durable=True)
+    bodies = [f"message {number}".encode() for number in range(first, first + count)]
+    with channel.connection.channel() as bulk:
+        bulk.tx_select()
+        for body in bodies:
+            bulk.basic_publish("", queue, body, properties)
+        bulk.tx_commit()
+    return bodies
+
+
+def settle(channel: Any, queue: str, count: int) -> list[bytes]:
+    """Get so many messages and acknowledge each."""
+    bodies: list[bytes] = []
+    for _ in range(count):
+        method, _, body = channel.basic_get(queue)
+        channel.basic_ack(method.delivery_tag)
+        bodies.append(body)
+    return bodies
+
+
+def quiet(client: FeedClient, pattern: str = ".*") -> list[Feed]:
+    """The feeds once nothing more becomes stable."""
+    seen: list[list[Feed]] = []
+
+    def is_quiet() -> list[Feed]:
+        seen.append(client.feeds(pattern))
+        time.sleep(0.7)
+        return seen[-1] if client.feeds(pattern) == seen[-1] else []
+
+    return eventually(is_quiet, within=20.0)
+
+
+def entries(client: FeedClient, feed: Feed, first: int = 1, upto: int = 0, schema: pa.Schema = EVENTS) -> list[dict[str, Any]]:
+    part = Range(feed.vhost, feed.name, feed.id, first, upto or feed.end)
+    batches = list(read_range(client, part, schema))
+    return pa.Table.from_batches(batches, schema).to_pylist() if batches else []

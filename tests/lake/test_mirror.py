@@ -1,0 +1,181 @@
+"""`mirrormq lake mirror`: each entry exactly once, whatever is killed."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compat.support import eventually
+from mirrormq.lake import views
+from mirrormq.lake.errors import LakeError
+from mirrormq.lake.mirror import Mirror
+from mirrormq.lake.tables import Overtaken, Place, Table
+from mirrormq.lake.verify import verify
+
+from .job import kill_group, run_lake, running_job
+from .load import Load
+from .support import Node, fill, quiet, settle, start_node
+
+MESSAGES = int(os.environ.get("MIRRORMQ_LAKE_MESSAGES", "5000"))
+KILLS = int(os.environ.get("MIRRORMQ_LAKE_KILLS", "1"))
+CRASHES = int(os.environ.get("MIRRORMQ_LAKE_CRASHES", "1"))
+
+
+@pytest.fixture
+def mirror(spark: Any, node: Node, vhost: str, tmp_path: Path) -> Mirror:
+    made = Mirror(spark, node.address(vhost), Place.at(str(tmp_path / "lake")), task_rows=100)
+    made.start()
+    return made
+
+
+def addresses(spark: Any, place: Place) -> list[tuple[str, int]]:
+    rows = views.events(spark, place).select("queue", "index").collect()
+    return sorted((row["queue"], row["index"]) for row in rows)
+
+
+def test_a_full_sync_and_then_only_what_is_new(mirror: Mirror, spark: Any, node: Node, vhost: str, channel: Any) -> None:
+    fill(channel, "a", 250)
+    fill(channel, "b", 50)
+    settle(channel, "a", 10)
+    quiet(mirror.client)
+    first = mirror.sync()
+    fill(channel, "a", 25, first=250)
+    fill(channel, "c", 5)
+    feeds = quiet(mirror.client)
+    second = mirror.sync()
+    assert (first.queues, first.lag, second.lag) == (2, 0, 0)
+    assert second.rows < first.rows
+    assert first.rows + second.rows == len(addresses(spark, mirror.place)) == len(set(addresses(spark, mirror.place)))
+    assert mirror.events.next_indexes(feed.id for feed in feeds) == {feed.id: feed.end for feed in feeds}
+    [shown] = [queue for queue in node.api("GET", f"/api/queues/{vhost}") if queue["name"] == "a"]
+    assert shown["lake_mirrors"][0]["lag"] == 0
+
+
+def test_messages_tell_their_lives(mirror: Mirror, spark: Any, channel: Any) -> None:
+    fill(channel, "lives", 30)
+    acknowledged = settle(channel, "lives", 10)
+    method, _, rejected = channel.basic_get("lives")
+    channel.basic_reject(method.delivery_tag, requeue=False)
+    quiet(mirror.client)
+    mirror.sync()
+    rows = views.messages(views.events(spark, mirror.place)).orderBy("index").collect()
+    states = {bytes(row["body"]): row["state"] for row in rows}
+    assert [body for body, state in states.items() if state == "acknowledged"] == acknowledged
+    assert states[rejected] == "rejected"
+    assert sum(state == "live" for state in states.values()) == 19
+    assert all(row["seconds"] >= 0 for row in rows if row["state"] != "live")
+    channel.queue_purge("lives")
+    quiet(mirror.client)
+    mirror.sync()
+    assert views.refresh(spark, mirror.place) == {"messages": 30, "failovers": 0}
+    assert spark.read.parquet(*Table(mirror.place, "messages").files()).where("state = 'purged'").count() == 19
+
+
+def test_what_a_dead_job_left_behind_is_not_in_the_table(mirror: Mirror, spark: Any, channel: Any) -> None:
+    fill(channel, "q", 100)
+    [feed] = quiet(mirror.client)
+    plan = mirror._plan([feed], {feed.id: 1})
+    orphans = mirror.write(plan)
+    mirror.sync()
+    with pytest.raises(Overtaken, match="another job mirrors into"):
+        mirror.events.add(orphans, {feed.id: (1, feed.end)})
+    assert addresses(spark, mirror.place) == [("q", index) for index in range(1, feed.end)]
+    stale = Table(mirror.place, "events")
+    stale.load()
+    fill(channel, "q", 10)
+    [feed] = quiet(mirror.client)
+    late = mirror.write(mirror._plan([feed], stale.next_indexes([feed.id])))
+    mirror.sync()
+    with pytest.raises(Overtaken):
+        stale.add(late, {feed.id: (101, feed.end)})
+    assert addresses(spark, mirror.place) == [("q", index) for index in range(1, feed.end)]
+
+
+def test_many_small_files_become_few_and_nothing_changes(mirror: Mirror, spark: Any, channel: Any) -> None:
+    for part in range(3):
+        fill(channel, "q", 120, first=part * 120)
+        quiet(mirror.client)
+        mirror.sync()
+    before = addresses(spark, mirror.place)
+    told = mirror.events.tidy()
+    assert told["into"] == 1
+    assert told["compacted"] >= 6
+    assert addresses(spark, mirror.place) == before
+    assert mirror.sync().rows == 0
+
+
+def test_entries_that_are_gone_before_they_were_read_are_an_error(mirror: Mirror, spark: Any, channel: Any) -> None:
+    fill(channel, "q", 10)
+    [feed] = quiet(mirror.client)
+    mirror.sync()
+    gone = type(feed)(**{**vars(feed), "earliest": feed.end + 5, "end": feed.end + 5})
+    with pytest.raises(LakeError, match=rf"entries {feed.end} to {feed.end + 4} of queue 'q' are gone"):
+        mirror._places([gone], None)  # type: ignore[arg-type]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_each_entry_is_in_the_table_once_whatever_is_killed(spark: Any, tmp_path: Path) -> None:
+    """The job is killed KILLS times and the node CRASHES times, while clients publish, consume and acknowledge."""
+    dice = random.Random(11)
+    node = start_node(tmp_path)
+    place = Place.at(str(tmp_path / "lake"))
+    load = Load(node, queues=10, count=MESSAGES, pause=0.2 if MESSAGES < 20_000 else 0.1)
+    words = ("mirror", "--lake", place.uri, "--url", node.lake_url(), "--sync-interval", "0.2", "--refresh-minutes", "0")
+    try:
+        load.start()
+        table = Table(place, "events")
+        for kill in range(KILLS):
+            with running_job(tmp_path / "job.log", *words) as job:
+                seen = table.load().version() if table.exists() else 0
+                eventually(lambda seen=seen: table.exists() and table.load().version() > seen + dice.randrange(3), within=200)
+                time.sleep(dice.random())
+                kill_group(job)
+            if kill < CRASHES:
+                node.crash()
+        load.join()
+        if CRASHES > 1:
+            node.restart()
+        check_lake(spark, node, place, load)
+    finally:
+        load.join(now=True)
+        node.stop()
+
+
+def check_lake(spark: Any, node: Node, place: Place, load: Load) -> None:
+    """The last sync by a job of another process, then every address and every message is compared."""
+    mirror = Mirror(spark, node.address("/"), place)
+    mirror.start()
+    feeds = quiet(mirror.client)
+    mirror.sync()
+    assert mirror.sync().lag == 0
+    rows, found = verify(spark, place, node.address("/"))
+    assert [finding.sentence() for finding in found] == []
+    frame = views.events(spark, place)
+    total = frame.selectExpr("sum(count)").collect()[0][0]
+    assert total == sum(feed.end - 1 for feed in feeds)
+    lives = views.messages(frame).select("queue", "body", "state").collect()
+    assert len(lives) == len({(row["queue"], bytes(row["body"])) for row in lives})
+    for name in load.names:
+        bodies = {bytes(row["body"]): row["state"] for row in lives if row["queue"] == name}
+        assert load.published[name] <= set(bodies) <= load.published[name] | load.doubtful[name]
+        assert load.acknowledged[name] <= {body for body, state in bodies.items() if state == "acknowledged"}
+        live = sum(state == "live" for state in bodies.values())
+        assert live == node.api("GET", f"/api/queues/%2F/{name}")["messages"]
+    print(f"{rows} entries, {len(lives)} messages, {KILLS} kills of the job, {CRASHES} of the node")
+
+
+def test_the_command_mirrors_once_and_says_what_it_did(node: Node, vhost: str, channel: Any, tmp_path: Path) -> None:
+    fill(channel, "q", 40)
+    quiet(node.client(vhost))
+    told = run_lake(
+        "mirror", "--once", "--lake", str(tmp_path / "lake"), "--url", node.lake_url(), "--vhost", vhost, "--unregister"
+    )
+    assert "40 entries of 1 queues" in told
+    assert "40 messages, 0 failovers" in told
+    assert node.api("GET", f"/api/lake-mirrors/{vhost}") == []
