@@ -63,7 +63,7 @@ def test_exactly_adds_any_others_and_keeps_those_it_has(count: int, now: Standin
         return list(names[-count:])
 
     leader, mirrors = choose(exactly(count), now, tuple("abcd"), pick)
-    assert leader == "a" and mirrors[:len(kept)] == tuple(kept) and len(mirrors) == len(kept) + more
+    assert (leader, mirrors[:len(kept)], len(mirrors)) == ("a", tuple(kept), len(kept) + more)
     assert set(offered[0]) == set("bcd") - set(kept)
 
 

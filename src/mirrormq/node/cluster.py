@@ -235,6 +235,8 @@ class Cluster:
     def link_down(self, peer: Peer, reason: str) -> None:
         self._tick()
         neighbour = self.neighbours.pop(peer.name, None)
+        if neighbour is not None:
+            neighbour.held.clear()      # of a session that is over: let go later, they would pass for frames of the next one
         self._note_unlinked()
         self.questions.lost(peer)
         if not self._is_stopping:

@@ -95,3 +95,10 @@ def test_with_etcd_too_a_lost_leader_costs_a_pause_and_nothing_else(tmp_path: Pa
         mirror(nodes[0], "ha")
         declare(nodes[0], "ha.etcd")
         fail_over(nodes, "ha.etcd", getattr(Node, way), undo[way])
+
+
+def test_of_two_nodes_the_one_that_is_left_goes_on(tmp_path: Path) -> None:
+    with running(tmp_path, count=2) as nodes:
+        mirror(nodes[0], "ha")
+        declare(nodes[0], "ha.two")
+        fail_over(nodes, "ha.two", Node.kill, Node.start)

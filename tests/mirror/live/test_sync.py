@@ -189,7 +189,7 @@ def standing_order(nodes: Nodes, queue: str) -> list[str]:
 
 
 def test_a_learner_that_is_killed_in_the_middle_of_a_full_sync_begins_again(nodes: Nodes) -> None:
-    one, two, three = (node.name for node in nodes)
+    one, three = nodes[0].name, nodes[2].name
     declare(nodes[0], "learner")
     fill(nodes, "learner", MANY)
     mirror(nodes[0], "learner", ha_sync_mode="automatic")
