@@ -233,9 +233,10 @@ def unsynced(nodes: Nodes, queue: str, **policy: Any) -> None:
 
 
 @pytest.mark.parametrize(("failure", "shutdown", "crash", "leads"), [
-    (None, None, True, False), ("always", None, True, True), ("when-synced", "always", False, False),
-    (None, "always", False, True), (None, None, False, False),
-], ids=["crash", "crash always", "stop POF beats POS", "stop always", "stop"])
+    (None, None, True, False), ("always", None, True, True), (None, "always", False, True),
+    pytest.param("when-synced", "always", False, False, marks=pytest.mark.chaos),
+    pytest.param(None, None, False, False, marks=pytest.mark.chaos),
+], ids=["crash", "crash always", "stop always", "stop POF beats POS", "stop"])
 def test_a_mirror_that_is_not_in_sync_leads_only_if_the_policy_says_so(nodes: Nodes, failure: str | None, shutdown: str | None,
                                                                        crash: bool, leads: bool) -> None:
     """28, 30, 31 and the matrix, with when-synced as the default for both."""

@@ -119,7 +119,6 @@ def test_a_cancelled_sync_keeps_serving_and_can_be_asked_for_again(nodes: Nodes)
 
 
 def test_a_mirror_that_restarts_under_a_backlog_never_stops_the_publishers(nodes: Nodes) -> None:
-    """Neither does one that has lost everything it had."""
     mirror(nodes[0], "backlog", ha_sync_mode="automatic")
     declare(nodes[0], "backlog")
     until_in_sync(nodes, "backlog")
