@@ -53,7 +53,7 @@ def test_a_trail_folds_to_what_recovery_finds(seed: int, steps: list[int]) -> No
     fold = ledger.fold(ledger.end)
     snapshot = trail.snapshot()
     assert live_in(snapshot) & messages_of(ledger, transient=True) == set(fold.live)
-    assert len(snapshot.live) <= len(fold.live) or {2, 3} & set(steps)      # a state that was taken out may list what is no message
+    assert len(snapshot.live) <= len(fold.live) or {2, 3} & set(steps)    # a state taken out may list what is no message
     found = trail.recovered()
     recovered.settle()
     persistent = messages_of(ledger, transient=False)
