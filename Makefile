@@ -20,7 +20,7 @@ SEEDS ?= 1000
 DATA_DIR ?= .data/cluster
 ARGS ?=
 
-.PHONY: help install up test checks lint type unit unit-pure live sim chaos bench docs clean FORCE
+.PHONY: help install up test checks lint type unit unit-pure live live-clusters live-mirrors live-others sim chaos bench docs clean FORCE
 
 help: ## List the tasks
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,13 +59,19 @@ unit-pure: $(VENV)/installed $(VENV)/tools ## Run the unit tests on the sources,
 	@MIRRORMQ_VARIANT=uncompiled PYTHONPATH=src $(PYTEST) -q -m "not live and not chaos" $(ARGS)
 
 live: $(VENV)/installed $(VENV)/tools ## Run the tests that start real server processes
-	@echo "== tests with real processes: those of clusters, and beside them the others, which are shown after them"
-	@export MIRRORMQ_VARIANT=installed; \
-	$(PYTEST) -q -p no:cacheprovider -m "live and not chaos" --ignore tests/cluster --ignore tests/node --ignore tests/mirror $(ARGS) \
-	  > $(VENV)/live.log 2>&1 & others=$$!; \
-	trap 'kill $$others 2>/dev/null || true' INT TERM; \
-	failed=0; $(PYTEST) -q -m "live and not chaos" tests/cluster tests/node tests/mirror $(ARGS) || failed=1; \
-	wait $$others || failed=1; cat $(VENV)/live.log; exit $$failed
+	@echo "== tests with real processes: clusters, mirrors and the others side by side; they are shown when all are done"
+	@$(MAKE) -j 3 --output-sync=target live-clusters live-mirrors live-others
+
+LIVE = MIRRORMQ_VARIANT=installed $(PYTEST) -q -p no:cacheprovider -m "live and not chaos" $(ARGS)
+
+live-clusters:
+	@$(LIVE) tests/cluster tests/node
+
+live-mirrors:
+	@$(LIVE) tests/mirror tests/page tests/lake
+
+live-others:
+	@$(LIVE) --ignore tests/cluster --ignore tests/node --ignore tests/mirror --ignore tests/page --ignore tests/lake
 
 sim: $(VENV)/installed $(VENV)/tools ## Simulate clusters under faults, SEEDS=n of them
 	@PYTHONPATH=src:tests $(BIN)/python -m sim.run --seeds $(SEEDS) $(ARGS)

@@ -91,3 +91,10 @@ class Turns:
                     self.next[g] = at
                     return consumer
         return None
+
+    def give_back(self, consumer: Consumer) -> None:
+        """It got nothing after all: it is still its turn."""
+        for g in range(len(self.groups)):
+            group = self.groups[g]
+            if consumer in group:
+                self.next[g] = group.index(consumer)

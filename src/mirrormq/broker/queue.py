@@ -145,10 +145,12 @@ class Queue(QueueLog):
                 break
             message = backlog.pop()
             if message.expires < now:           # one that expires right now still goes to a waiting consumer
+                self.turns.give_back(consumer)
                 self.end(message, EXPIRED)
                 continue
             if message.index >= self.deliverable and self._must_wait(message):
                 backlog.put_back(message)
+                self.turns.give_back(consumer)
                 break
             if consumer.no_ack:
                 if message.logged:
