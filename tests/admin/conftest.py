@@ -77,9 +77,9 @@ def connect(node: Node, vhost: str) -> Iterator[Connect]:
             connection.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def rabbit(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMQ]:
-    """One RabbitMQ for all comparisons; skips where there is none."""
+    """One RabbitMQ for the comparisons of a file; skips where there is none."""
     require_rabbitmq()
     server = RabbitMQ(tmp_path_factory.mktemp("rabbitmq"))
     server.start()

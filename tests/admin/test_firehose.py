@@ -125,7 +125,8 @@ def test_queues_exchanges_and_bindings_make_events(node: Node, vhost: str, event
     channel.queue_delete("told")
     heard = [item for item in hear(*events, upto="queue.deleted") if item[1].get("vhost") == vhost]
     assert [key for key, _, _ in heard] == [
-        "queue.created", "exchange.created", "binding.created", "exchange.deleted", "queue.deleted"]
+        "queue.created", "exchange.created", "binding.created", "binding.deleted", "exchange.deleted",
+        "queue.deleted"]
     made = heard[0][1]
     assert (made["name"], made["durable"], made["arguments"]) == ("told", True, {"x-max-length": 5})
     assert made["timestamp_in_ms"] > 1_600_000_000_000

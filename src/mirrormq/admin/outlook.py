@@ -87,7 +87,7 @@ async def preview_rebalance(call: Call) -> Answer:
 def _plan_sentence(moves: int, queues: int, alone: int) -> str:
     if moves:
         return f"{moves} of {queues} queues would be led by another node; {alone} have no mirror in sync and stay"
-    if queues and alone == queues:
+    if alone == queues:
         return "no queue has a mirror in sync, so none can be led by another node"
     return "the leaders are as even as they can be"
 

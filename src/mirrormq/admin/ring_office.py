@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from mirrormq.admin.errors import ApiError
-from mirrormq.admin.mirrors import MIRRORED, NOT_MIRRORED, Learner, Share
+from mirrormq.admin.mirrors import MIRRORED, NOT_MIRRORED, NOT_SYNCING, Learner, Share
 from mirrormq.admin.mirrors import Ring as Summary
 from mirrormq.admin.ring_view import Failover, Member, NoSuchItem, Placement, QuarantineItem, Ring, why_alone
 from mirrormq.broker.forward.away import AwayQueue
@@ -54,7 +54,7 @@ class RingOffice:
     async def _order_sync(self, queue: Queue, *, on: bool) -> str:
         front = self._front(queue)
         if front is None or MIRRORED not in queue.effective_policy:
-            return NOT_MIRRORED
+            return NOT_MIRRORED if on else NOT_SYNCING
         return await self._runtime.orders.sync(front, on=on)
 
     async def rebalance(self, vhost_pattern: str, queue_pattern: str) -> Sequence[Share]:

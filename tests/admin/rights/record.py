@@ -15,14 +15,21 @@ OURS = ("/api/cluster", "/api/environment", "/metrics", "/metrics/per-object", "
         "/api/index.html", "/api/openapi.json", "/api/nodes/{node}/stop-forecast",
         "/api/deprecated-features", "/api/deprecated-features/used", "/api/users/{user}/limits")
 """Routes that RabbitMQ 3.10 does not have, or that are pages."""
-LATER = (("DELETE", "/api/connections/username/{user}"),)
-"""Requests that came with a later RabbitMQ."""
+LATER = (("DELETE", "/api/connections/username/{user}"), ("GET", "/api/rebalance/queues"))
+"""Requests that came with a later RabbitMQ, or that only we answer."""
+OF_THE_PAGE = ("/static/", "/api/session", "/api/undo/", "/api/cluster-map", "/api/feed/", "/api/lake-mirrors/")
+OF_A_RING = ("/messages", "/messages/{index}", "/ring", "/failovers", "/quarantine", "/quarantine/{item}")
+
+
+def is_of_the_page(path: str) -> bool:
+    """Routes of the page and of the lake: their own tests ask who may use them."""
+    return path.startswith(OF_THE_PAGE) or (path.startswith("/api/queues/{vhost}/{name}/") and path.endswith(OF_A_RING))
 
 
 def shared() -> list[Request]:
     """What both have."""
     return [Request(method, path) for method, path, *_ in ROUTES
-            if path.startswith("/api/") and path not in OURS and (method, path) not in LATER]
+            if path.startswith("/api/") and path not in OURS and (method, path) not in LATER and not is_of_the_page(path)]
 
 
 def main() -> None:
