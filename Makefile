@@ -39,6 +39,7 @@ test: ## Install and pass every test: lint, types, unit tests compiled and uncom
 	@echo "All tests passed."
 
 checks: $(VENV)/tools
+	@.ci/components
 	@$(MAKE) lint
 	@$(MAKE) type
 
