@@ -60,6 +60,7 @@ def test_every_metric_of_rabbitmq_is_there_with_its_type(node: Node):
         assert found[name] == ("gauge" if name in GAUGES_HERE else kind), name
 
 
+@pytest.mark.chaos
 def test_rabbitmq_still_has_these_metrics(rabbit: RabbitMQ):
     with urllib.request.urlopen(f"http://127.0.0.1:{rabbit.prometheus_port}/metrics") as answer:
         found = types(answer.read().decode())

@@ -64,6 +64,7 @@ def test_every_exception_is_needed(answers: dict[str, dict[str, str]]):
     assert used == set(EXCEPTIONS)
 
 
+@pytest.mark.chaos
 def test_rabbitmq_still_has_these_fields(rabbit: RabbitMQ):
     found = shapes(rabbit)
     for name, fields in WANTED.items():

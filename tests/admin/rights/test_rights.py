@@ -75,5 +75,6 @@ def test_routes_of_our_own_have_a_rule_too(asked: Node, cells: dict[str, str], p
             assert reason == OWN_RULES[path]
 
 
+@pytest.mark.chaos
 def test_rabbitmq_still_refuses_so(rabbit: RabbitMQ):
     assert Matrix(rabbit, rabbit.name).ask(shared()) == json.loads(FACTS.read_text(encoding="utf-8"))

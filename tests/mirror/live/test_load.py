@@ -144,6 +144,7 @@ def test_killed_one_after_the_other_and_started_in_another_order(tmp_path: Path)
         print(f"\n{load.finish()} confirmed")
 
 
+@pytest.mark.chaos
 def test_every_node_frozen_in_turn(tmp_path: Path) -> None:
     with loaded(tmp_path) as (nodes, load):
         for node in nodes:
