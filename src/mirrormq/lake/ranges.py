@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from mirrormq.lake.client import Address, Feed, FeedClient
+from mirrormq.lake.client import Feed, FeedClient
 from mirrormq.lake.decode import Decoder
 from mirrormq.lake.errors import LakeError, Trimmed
 from mirrormq.lake.options import EARLIEST, LATEST
@@ -73,7 +73,3 @@ def read_range(client: FeedClient, part: Range, schema: pa.Schema, *, fail_on_da
         at = decoder.next_index
     if decoder.rows:
         yield decoder.batch()
-
-
-def client_for(address: Address) -> FeedClient:
-    return FeedClient(address)

@@ -52,7 +52,6 @@ EVENTS: Final = pa.schema([
 KINDS: Final = ("skip", "enqueue", "reserve", "ack", "requeue", "drop", "config", "origin", "forget")
 REASONS: Final = (None, "expired", "maxlen", "purged", "rejected", "no_ack")
 WITHOUT_BODY: Final = pa.schema([field for field in EVENTS if field.name not in ("body", "body_crc")])
-NARROW: Final = ("exchange", "routing_key", "message_id", "properties", "headers", "raw_address", "raw_properties")
 
 
 def arrow_schema(*, with_body: bool = True, columns: tuple[str, ...] = ()) -> pa.Schema:

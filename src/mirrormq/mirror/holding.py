@@ -93,7 +93,6 @@ class Holding(RingPort):
         self.unfinished: Snapshot | None = None     # the state that a full sync has brought, for which the log is not far enough
         self.released: str = ""
         self.sentence: str = ""
-        self.led_since: float = 0.0
         self.former: str = ""                       # who led before
 
     # --- the queue's side -------------------------------------------------------------------------------------------

@@ -296,7 +296,6 @@ class Rings:
         queue.look_ahead()
         queue.is_held = False
         queue.builder.epoch = effect.epoch
-        holding.led_since = holding.state.now
         self.host.led(holding, effect, returned_count(queue))
         queue.activate()
         self.broker.schedule()
