@@ -214,7 +214,7 @@ def test_too_few_in_sync_refuse_publishes(nodes: Nodes) -> None:
     until_in_sync(nodes, "enough")
     publish(nodes[0], "enough", b"1")
     nodes[2].kill()
-    eventually(lambda: len(look(nodes[0], "enough")["slave_nodes"]) == 1)
+    until_it_is(nodes, "enough", nodes[0].name, nodes[1].name)
     with pytest.raises(NackError):
         publish(nodes[1], "enough", b"2")
     nodes[2].start()

@@ -142,7 +142,7 @@ def watch(plan: Plan, children: Children, say: Say) -> None:
 
 def _epitaph(plan: Plan, node: NodePlan, children: Children) -> str:
     child = children.pop(node.name, None)
-    code = child.returncode if child is not None else None
+    code = child.poll() if child is not None else None
     how = "has ended"
     if code is not None and code < 0:
         how = f"was ended by signal {-code} ({signal.Signals(-code).name})"
