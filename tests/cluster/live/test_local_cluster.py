@@ -12,7 +12,7 @@ from pathlib import Path
 import pika
 import pytest
 
-from cluster.local import LocalCluster, free_base_port
+from cluster.local import LocalCluster
 from compat.support import eventually
 
 NAMES = ["rabbit1@localhost", "rabbit2@localhost", "rabbit3@localhost"]
@@ -144,14 +144,17 @@ def test_a_node_that_cannot_start_shows_the_end_of_its_log(tmp_path: Path):
     assert "unknown key 'heartbeet'" in done.err
 
 
-def test_in_the_foreground_ends_are_told_and_an_interrupt_stops_all(tmp_path: Path):
+def test_in_the_foreground_queues_are_mirrored_ends_told_and_an_interrupt_stops_all(tmp_path: Path):
     cluster = LocalCluster(tmp_path, nodes=2)
-    words = ["cluster", "up", "--nodes", "2", "--base-port", str(free_base_port(2)), "--dir", str(cluster.directory)]
+    words = ["cluster", "up", "--nodes", "2", "--base-port", str(cluster.base_port), "--mirrored",
+             "--dir", str(cluster.directory)]
     output = tmp_path / "output"
     with output.open("w") as file:
         front = subprocess.Popen([sys.executable, "-m", "mirrormq.cli.main", *words], stdout=file, stderr=file, env=cluster._env)
     try:
         eventually(lambda: "Ctrl-C" in output.read_text(), within=60)
+        assert "every queue is mirrored" in output.read_text()
+        assert cluster.api(0, "GET", "/api/policies/%2F/ha-all")["definition"]["ha-mode"] == "all"
         cluster.kill("rabbit1@localhost")
         eventually(lambda: "rabbit1@localhost was ended by signal 9" in output.read_text())
         cluster.restart("rabbit1@localhost")

@@ -20,7 +20,7 @@ def next_steps(plan: Plan, *, is_detached: bool) -> str:
     width = max(len(node.name) for node in plan.nodes)
     ctl, own = tool("mirrormqctl"), tool("mirrormq")
     where = f"--dir {_short(plan.directory)}"
-    rows = [f"  {node.name:{width}}  amqp://guest:guest@localhost:{node.amqp_port}/  http://localhost:{node.http_port}/api/overview"
+    rows = [f"  {node.name:{width}}  amqp://guest:guest@localhost:{node.amqp_port}/  web page http://localhost:{node.http_port}/"
             for node in plan.nodes]
     stop = f"{own} cluster down {where}" if is_detached else "Ctrl-C"
     return "\n".join([
@@ -34,6 +34,8 @@ def next_steps(plan: Plan, *, is_detached: bool) -> str:
         f'  other = pika.BlockingConnection(pika.URLParameters("amqp://guest:guest@localhost:{last.amqp_port}/")).channel()',
         '  print(other.basic_get("hello", auto_ack=True))', "",
         f"Look at it:      {ctl} -n {first.name} cluster_status",
+        f"Who mirrors:     {ctl} -n {first.name} list_queues name policy pid slave_pids synchronised_slave_pids",
+        f"Mirror queues:   {ctl} -n {first.name} set_policy ha-all '.*' '{{\"ha-mode\":\"all\"}}' --apply-to queues",
         f"Put load on it:  {own} perf --uri amqp://guest:guest@localhost:{first.amqp_port}/",
         f"Kill a node:     {own} cluster kill-node {last.name} {where}",
         f"Bring it back:   {own} cluster restart-node {last.name} {where}",

@@ -15,6 +15,7 @@ from rich.console import Console
 
 from mirrormq.cli.local import operate, plan, processes
 from mirrormq.cli.local.advice import next_steps
+from mirrormq.cli.local.mirrored import MIRRORED, mirror_everything
 from mirrormq.cli.local.plan import Plan, PlanError, Wish
 
 DEFAULTS: Final = (3, 5671)
@@ -54,9 +55,10 @@ def _say(text: str) -> None:
 @click.option("--coordination", default="", help="Where the nodes agree: sqlite (default), or etcd:URL,URL,…")
 @click.option("--host", default="", help="Address to listen at (default: all).")
 @click.option("--config", default="", help="A configuration file for every node.")
+@click.option("--mirrored", is_flag=True, help=f"Give a new cluster the policy {MIRRORED}: every queue on all nodes.")
 @click.option("--detach", is_flag=True, help="Return when the nodes serve; they go on.")
 def up(where: Path, *, nodes: int | None, base_port: int | None, names: str, coordination: str, host: str, config: str,
-       detach: bool) -> None:
+       mirrored: bool, detach: bool) -> None:
     """Start the nodes, or those of them that are stopped. Ctrl-C stops them all."""
     if nodes is not None and nodes < 1:
         raise PlanError(f"a local cluster has 1 to {plan.MOST} nodes, not {nodes}")
@@ -64,27 +66,32 @@ def up(where: Path, *, nodes: int | None, base_port: int | None, names: str, coo
                 str(Path(config).resolve()) if config else "")
     settled = plan.settle(where, wish, DEFAULTS, processes.is_up)
     operate.check(settled, settled.nodes)
+    is_to_mirror = mirrored and plan.find(where) is None
     operate.prepare(settled)
     if detach:
-        _bring_up(settled)
+        _bring_up(settled, is_to_mirror=is_to_mirror)
         _say(f"\n{next_steps(settled, is_detached=True)}")
     else:
-        _stay(settled)
+        _stay(settled, is_to_mirror=is_to_mirror)
 
 
-def _bring_up(settled: Plan) -> operate.Children:
+def _bring_up(settled: Plan, *, is_to_mirror: bool) -> operate.Children:
     count = len(settled.nodes)
     _say(f"Starting {count} node{'s' if count > 1 else ''} in {settled.directory}")
     with console.status("waiting for the nodes to serve …"):
-        return operate.bring_up(settled, settled.nodes, _say)
+        children = operate.bring_up(settled, settled.nodes, _say)
+    if is_to_mirror:
+        mirror_everything(settled)
+        _say(f"policy {MIRRORED} is set: every queue is mirrored on all nodes")
+    return children
 
 
-def _stay(settled: Plan) -> None:
+def _stay(settled: Plan, *, is_to_mirror: bool) -> None:
     """In the foreground, until Ctrl-C or the last node's end."""
     with _signals_interrupt():
         children: operate.Children = {}
         try:
-            children = _bring_up(settled)
+            children = _bring_up(settled, is_to_mirror=is_to_mirror)
             _say(f"\n{next_steps(settled, is_detached=False)}\n")
             operate.watch(settled, children, _say)
             _say("No node is left.")
