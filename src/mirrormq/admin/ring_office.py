@@ -28,7 +28,8 @@ class RingOffice:
         return self._broker.forwarding.mirrored.get(queue.log_id)
 
     def _is_up(self, node: str) -> bool:
-        return not self._broker.forwarding.is_gone(node)
+        """As far as this node sees: one that was killed is not, long before the cluster gives it up."""
+        return node == self._broker.node_name or self._broker.forwarding.is_linked(node)
 
     # --- for the API ----------------------------------------------------------------------------------------------------
 
