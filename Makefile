@@ -75,11 +75,11 @@ live-others:
 	@$(LIVE) --ignore tests/cluster --ignore tests/node --ignore tests/clients --ignore tests/mirror --ignore tests/page --ignore tests/lake
 
 sim: $(VENV)/installed $(VENV)/tools ## Simulate clusters under faults, SEEDS=n of them
-	@PYTHONPATH=src:tests $(BIN)/python -m sim.run --seeds $(SEEDS) $(ARGS)
+	@PYTHONPATH=tests $(BIN)/python -m sim.run --seeds $(SEEDS) $(ARGS)
 
 chaos: $(VENV)/installed $(VENV)/tools ## Run the long fault tests
 	@MIRRORMQ_RACES=10000 MIRRORMQ_LOAD_SECONDS=60 MIRRORMQ_OUTAGE_SECONDS=30 MIRRORMQ_MANY=10000 MIRRORMQ_CRASHES=25 \
-	  MIRRORMQ_FAILOVERS=20 MIRRORMQ_SYNC_MESSAGES=300000 \
+	  MIRRORMQ_FAILOVERS=20 MIRRORMQ_SYNC_MESSAGES=300000 MIRRORMQ_MIRRORED=3000 MIRRORMQ_IDLE_SECONDS=30 \
 	  MIRRORMQ_LAKE_MESSAGES=200000 MIRRORMQ_LAKE_KILLS=10 MIRRORMQ_LAKE_CRASHES=2 MIRRORMQ_LAKE_ROWS=100000 \
 	  MIRRORMQ_VARIANT=installed $(PYTEST) -m "chaos or long" --timeout 3600 $(ARGS)
 
