@@ -52,6 +52,7 @@ def test_a_task_runs_and_its_result_comes_back_through_rpc(fleet: Fleet) -> None
         fleet.call("fail", "sorry").get(timeout=WAIT)
 
 
+@pytest.mark.chaos
 def test_a_group_of_tasks_on_two_workers_answers_in_full(fleet: Fleet) -> None:
     fleet.start()
     fleet.start()
@@ -104,6 +105,7 @@ def test_a_failing_task_is_retried_with_growing_pauses_until_it_succeeds(fleet: 
     assert lines(path) == ["try 0", "try 1", "try 2", "try 3"]
 
 
+@pytest.mark.chaos
 def test_a_task_that_never_succeeds_ends_with_its_error_after_the_last_retry(fleet: Fleet) -> None:
     fleet.start()
     path = fleet.path("tries")
@@ -132,6 +134,7 @@ def test_urgent_tasks_overtake_when_the_queue_has_priorities(fleet: Fleet) -> No
     assert lines(path) == ["9", "9", "5", "5", "3", "1", "0"]
 
 
+@pytest.mark.chaos
 def test_a_task_whose_pool_process_is_killed_runs_again(fleet: Fleet) -> None:
     """reject_on_worker_lost: the worker's parent rejects with requeue when its child has gone."""
     fleet.start("-c", "1", pool="prefork")
@@ -170,6 +173,7 @@ def test_remote_control_pings_inspects_and_changes_workers(fleet: Fleet) -> None
     control.cancel_consumer(extra, destination=[one], reply=True, timeout=5, limit=1)
 
 
+@pytest.mark.chaos
 def test_the_remote_control_queues_are_gone_when_the_worker_has_stopped(
     fleet: Fleet, broker: Broker, vhost: str
 ) -> None:
@@ -188,6 +192,7 @@ def test_the_remote_control_queues_are_gone_when_the_worker_has_stopped(
     eventually(lambda: not any(queue.startswith("celeryev.") for queue in queues()), within=WAIT)
 
 
+@pytest.mark.chaos
 def test_a_revoked_task_does_not_run(fleet: Fleet) -> None:
     fleet.start()
     path, gate, never = fleet.path("runs"), fleet.path("gate"), fleet.path("never")
@@ -201,6 +206,7 @@ def test_a_revoked_task_does_not_run(fleet: Fleet) -> None:
     assert lines(never) == []
 
 
+@pytest.mark.chaos
 def test_a_running_task_is_revoked_with_terminate(fleet: Fleet) -> None:
     fleet.start("-c", "1", pool="prefork")
     path = fleet.path("runs")
@@ -211,6 +217,7 @@ def test_a_running_task_is_revoked_with_terminate(fleet: Fleet) -> None:
         running.get(timeout=WAIT)
 
 
+@pytest.mark.chaos
 def test_events_of_workers_and_tasks_reach_a_receiver(fleet: Fleet) -> None:
     seen: list[dict[str, Any]] = []
     with listening(fleet.app, seen.append):
@@ -241,6 +248,7 @@ def listening(app: Celery, take: Callable[[dict[str, Any]], None]) -> Iterator[N
         thread.join(10)
 
 
+@pytest.mark.chaos
 def test_workers_find_each_other_by_gossip_and_mingle(fleet: Fleet) -> None:
     first = fleet.start()
     second = fleet.start()

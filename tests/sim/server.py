@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from mirrormq.mirror.machine import inputs as i
 from mirrormq.mirror.machine.records import Batch
 from mirrormq.mirror.machine.state import LEADER
-from mirrormq.mirror.publishers import GAP, NEW, Publishers
-from sim.storage import Ack, Entry, Log, Publish, entries_of, fold, pack
+from sim.ledger import EARLY, NEW, Dump, Ledger
+from sim.storage import Ack, Entry, Publish, fold, pack
 
 if TYPE_CHECKING:
     from sim.node import Node
@@ -26,22 +26,22 @@ class Server:
         self.due = False
         self.waiters: list[Waiter] = []
         self.live: dict[int, Publish] = {}
-        self.publishers = Publishers()
+        self.ledger = Ledger()
         self.durable = self.received = 0
 
     def begin(self) -> None:
         """Fold the log, then serve."""
         log = self.node.logs[self.queue]
         self.live = log.live()
-        self.publishers = ledger(log)
+        self.ledger = Ledger(log)
         self.gathered, self.waiters = [], []
         self.durable = self.received = 0
 
     def end(self) -> None:
         self.gathered, self.waiters = [], []
 
-    def dump(self) -> list[tuple[bytes, int, int]]:
-        return ledger(self.node.logs[self.queue]).dump()
+    def dump(self) -> Dump:
+        return Ledger(self.node.logs[self.queue]).dump()
 
     @property
     def serves(self) -> bool:
@@ -51,14 +51,14 @@ class Server:
     def publish(self, entry: Publish, floor: int, reply_to: str) -> None:
         if not self.serves:
             return
-        index = self.publishers.judge(entry.publisher.encode(), entry.sequence, floor)
+        index = self.ledger.judge(entry, floor)
         if not self.node.world.rules.publisher_dedup:
             index = NEW
-        if index == GAP:
+        if index == EARLY:
             return
         if index == NEW:
             index = self._gather(entry)
-            self.publishers.note(entry.publisher.encode(), entry.sequence, index)
+            self.ledger.note(entry, index)
         self.waiters.append((index, entry, reply_to))
         self.answer()
 
@@ -129,13 +129,3 @@ class Server:
             world.clients.answered(self.node, self.queue, entry)
         else:
             world.network.send(self.node, reply_to, ("answer", self.queue, entry))
-
-
-def ledger(log: Log) -> Publishers:
-    publishers = Publishers()
-    publishers.load(log.ledger)
-    for batch in log.batches:
-        for offset, entry in enumerate(entries_of(batch)):
-            if isinstance(entry, Publish):
-                publishers.note(entry.publisher.encode(), entry.sequence, batch.first + offset)
-    return publishers

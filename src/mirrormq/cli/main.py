@@ -1,4 +1,4 @@
-"""`mirrormq`: the server and the tools around it. Each is loaded when it is asked for: a short command should not wait for a broker."""
+"""`mirrormq`: the server and the tools around it. Each is loaded when asked for: a short command should not wait for a broker."""
 from __future__ import annotations
 
 import importlib

@@ -24,7 +24,7 @@ def take_here(reception: Reception, queue: Queue, run: Run, settled: i64) -> Non
     publisher = reception.forwarding.publisher_id()
     known = _publisher(reception, queue, publisher)
     first = run.first
-    if (first <= known.last) or (queue.ring is not None and first > known.last + 1 and first > settled):
+    if not known.is_new(first) or (queue.ring is not None and known.comes_early(first, settled)):
         run.seal(queue.log_id, publisher, settled)
         take_run(reception, queue, run.frame)       # it was here before, or comes too early
         return
@@ -52,12 +52,12 @@ def take_run(reception: Reception, queue: Queue | None, payload: bytes) -> None:
         reception.confirms.append(encode_confirmed(log_id, first, lost))
         return
     known = _publisher(reception, queue, publisher)
-    if queue.ring is not None and first > known.last + 1 and first > settled:
-        return                          # one before it is missing and comes again, and this one behind it
+    if queue.ring is not None and known.comes_early(first, settled):
+        return                          # it comes again, behind those that are missing
     known.settled(settled)
     barrier = RunBarrier(reception, log_id, first, count)
     before = len(known.refused)
-    if known.last >= first:             # sent again after a broken link
+    if not known.is_new(first):         # sent again after a broken link
         barrier.refused = _refused(queue, known, first, first + count)
         queue.wait_for_chunk(barrier)
     if first + count > known.last + 1:
@@ -86,7 +86,7 @@ def _enqueue(queue: Queue, payload: bytes, first: i64, count: i64, known: Publis
             at += length
         content = payload[at:at + content_length]
         at += content_length
-        if sequence > known.last:
+        if known.is_new(sequence):
             known.last = sequence
             queue.origin_sequence = sequence
             if not queue.publish(Message(content, address, infos.get(properties_of(content)), size), barrier):

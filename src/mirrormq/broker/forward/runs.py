@@ -28,6 +28,13 @@ class Publisher:
         self.refused: list[int] = []
         self.uncertain: i64 = 0         # up to here it is known from the log, which does not tell what was refused
 
+    def is_new(self, sequence: i64) -> bool:
+        return sequence > self.last
+
+    def comes_early(self, first: i64, settled: i64) -> bool:
+        """One before it is missing, and comes again. What was answered before `settled` may have been answered elsewhere."""
+        return first > self.last + 1 and first > settled
+
     def settled(self, below: i64) -> None:
         if self.refused:
             self.refused = [sequence for sequence in self.refused if sequence >= below]
