@@ -38,8 +38,8 @@ class Generator(Protocol):
     def supports(self, scenario: Scenario) -> bool:
         """Whether it can do this scenario."""
 
-    def run(self, scenario: Scenario, port: int, queue: str, seconds: float, warmup: float) -> Figures:
-        """Run it against the broker on `port`."""
+    def run(self, scenario: Scenario, port: int, queue: str, seconds: float, warmup: float, kind: str = "") -> Figures:
+        """Run it against the broker on `port`, with queues of that type."""
 
 
 def _output(command: list[str]) -> dict[str, Any]:
@@ -66,12 +66,13 @@ class Perf:
         """It can do all of them."""
         return True
 
-    def run(self, scenario: Scenario, port: int, queue: str, seconds: float, warmup: float) -> Figures:
-        """Queues are made for the run and deleted after it."""
+    def run(self, scenario: Scenario, port: int, queue: str, seconds: float, warmup: float, kind: str = "") -> Figures:
+        """Queues are made for the run and deleted after it, where their type can be."""
         if scenario.backlog:
             return self._drain(scenario, port, queue)
         options = self._options(scenario, port, queue)
-        options += ["-ad", "true", "-z", str(seconds), "--warmup", str(warmup)]
+        options += ["-ad", "false", "--queue-args", f"x-queue-type={kind}"] if kind else ["-ad", "true"]
+        options += ["-z", str(seconds), "--warmup", str(warmup)]
         return self._figures(_output([*self._command, *options]))
 
     def _drain(self, scenario: Scenario, port: int, queue: str) -> Figures:
@@ -118,9 +119,9 @@ class Amqpload:
         """It publishes to queues only."""
         return not scenario.topic
 
-    def run(self, scenario: Scenario, port: int, queue: str, seconds: float, warmup: float) -> Figures:
+    def run(self, scenario: Scenario, port: int, queue: str, seconds: float, warmup: float, kind: str = "") -> Figures:
         """It leaves its queues behind, empty or nearly so."""
-        options = self._options(scenario, port, queue)
+        options = self._options(scenario, port, queue) + (["-t", kind] if kind else [])
         if scenario.backlog:
             count = ["-C", str(scenario.backlog)]
             _output([self._path, *options, *count, "-y", "0", "-c", "4096"])

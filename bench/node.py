@@ -14,9 +14,12 @@ SOURCES = Path(__file__).resolve().parent.parent / "src"
 class Node:
     """One node of ours. `pure` runs the sources, which hides the compiled modules of the installation."""
 
+    kind = ""
+
     def __init__(self, command: list[str], folder: Path, *, pure: bool) -> None:
         self.folder = folder
         self.port = free_port()
+        self.http_port = free_port()
         self.log = folder / "output"
         self._command = command
         self._environment = pure_environment() if pure else {}
@@ -25,7 +28,7 @@ class Node:
     def start(self) -> None:
         """Start it and wait until it serves."""
         arguments = ["server", "--data-dir", str(self.folder / "data"), "--node-name", "bench@localhost"]
-        ports = ["--port", str(self.port), "--http-port", str(free_port())]
+        ports = ["--port", str(self.port), "--http-port", str(self.http_port)]
         self._process = start([*self._command, *arguments, *ports], self._environment, self.log)
         await_amqp(self.port, self._process, self.log)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0
+PORTS = (12_000, 22_000)
 
 
 class Failed(Exception):
@@ -18,10 +20,20 @@ class Failed(Exception):
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
+    """A port that nobody uses now, and that is not among those that the system gives to whoever connects."""
+    while not is_free(port := random.randrange(*PORTS)):
+        pass
+    return port
+
+
+def is_free(port: int) -> bool:
+    """Whether nobody uses it."""
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 def start(command: list[str], environment: dict[str, str], log: Path) -> subprocess.Popen[bytes]:

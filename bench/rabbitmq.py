@@ -12,7 +12,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from processes import await_amqp, end, free_port, start
+from processes import Failed, await_amqp, end, free_port, start
 
 # Debian's wrapper in /usr/sbin insists on the system's user and directories; the script behind it does not.
 PLACES = (
@@ -31,16 +31,20 @@ def find() -> Path | None:
 
 
 class RabbitMQ:
-    """One node. Management is on, as it is in ours, unless `management` says otherwise."""
+    """One node. Management is on, as it is in ours, unless `management` says otherwise. It can be clustered with `first`."""
 
-    def __init__(self, script: Path, folder: Path, *, management: bool) -> None:
+    kind = ""
+
+    def __init__(self, script: Path, folder: Path, *, management: bool, first: RabbitMQ | None = None) -> None:
         self.script = script
         self.folder = folder
         self.port = free_port()
+        self.http_port = free_port()
         self.name = f"bench-{os.getpid()}-{self.port}@localhost"
         self.log = folder / "output"
         self._management = management
-        self._epmd_port = free_port()
+        self.epmd_port = free_port() if first is None else first.epmd_port
+        self.secret = secrets.token_hex(16) if first is None else first.secret
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -55,6 +59,14 @@ class RabbitMQ:
             end(self._process)
             self._stop_epmd()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def control(self, *words: str) -> None:
+        """rabbitmqctl, on this node."""
+        command = [str(self.script.with_name("rabbitmqctl")), "-q", "-n", self.name, *words]
+        environment = os.environ | self._environment()
+        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120, env=environment)
+        if done.returncode:
+            raise Failed(f"rabbitmqctl {words[0]}: {(done.stderr or done.stdout).strip()[-300:]}")
 
     def version(self) -> str:
         """The version that it logged when it started."""
@@ -72,20 +84,20 @@ class RabbitMQ:
         (self.folder / "advanced.config").write_text("[].\n")
         cookie = self.folder / ".erlang.cookie"
         if not cookie.exists():
-            cookie.write_text(secrets.token_hex(16))
+            cookie.write_text(self.secret)
             cookie.chmod(0o400)
 
     def _configuration(self) -> str:
         lines = [f"listeners.tcp.1 = 127.0.0.1:{self.port}", "log.file.level = info"]
         if self._management:
-            lines += ["management.tcp.ip = 127.0.0.1", f"management.tcp.port = {free_port()}"]
+            lines += ["management.tcp.ip = 127.0.0.1", f"management.tcp.port = {self.http_port}"]
         return "\n".join(lines) + "\n"
 
     def _environment(self) -> dict[str, str]:
         folder = self.folder
         return {
             "HOME": str(folder),
-            "ERL_EPMD_PORT": str(self._epmd_port),
+            "ERL_EPMD_PORT": str(self.epmd_port),
             "ERL_EPMD_ADDRESS": "127.0.0.1",
             "RABBITMQ_NODENAME": self.name,
             "RABBITMQ_NODE_PORT": str(self.port),
@@ -103,4 +115,4 @@ class RabbitMQ:
         """Erlang leaves its port mapper running; ours has a port of its own, so it can go."""
         epmd = shutil.which("epmd")
         if epmd:
-            subprocess.run([epmd, "-port", str(self._epmd_port), "-kill"], check=False, capture_output=True, timeout=10)
+            subprocess.run([epmd, "-port", str(self.epmd_port), "-kill"], check=False, capture_output=True, timeout=10)

@@ -18,6 +18,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+import clusters
 import rabbitmq
 import report
 from generators import Amqpload, Generator, Perf
@@ -27,13 +28,15 @@ from scenarios import Scenario, chosen
 
 HERE = Path(__file__).resolve().parent
 BUSY = 1.0
+MIRRORED = "persistent-1q-100b,persistent-4q-100b,latency-persistent"
 PIPED_WIDTH = 160
 
 
 class Contender(Protocol):
-    """A broker that takes part."""
+    """A broker that takes part. `kind` is the type of its queues, where it is not the usual one."""
 
     port: int
+    kind: str
 
     def start(self) -> None: ...
 
@@ -47,6 +50,7 @@ class Contender(Protocol):
 @click.option("--runs", type=click.IntRange(min=1), help="Runs of each scenario and broker (3; 1 with --quick).")
 @click.option("--seconds", type=click.FloatRange(min=1), help="Seconds of each run (8; 2 with --quick).")
 @click.option("--quick", is_flag=True, help="Short runs and a small backlog: does it work, and roughly how fast?")
+@click.option("--mirrored", is_flag=True, help="Three nodes, queues mirrored on all; beside RabbitMQ's, and its quorum queues.")
 @click.option("--pure", is_flag=True, help="Measure our node uncompiled, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print the JSON report instead of the table.")
 @click.option("--tool", metavar="PATH", help="Another load generator, one that takes amqpload's options.")
@@ -55,15 +59,15 @@ class Contender(Protocol):
 @click.option("--mirrormq", "command", metavar="PATH", help="The mirrormq command (default: beside this Python).")
 @click.option("--data", type=click.Path(path_type=Path), default=HERE.parent / ".data", help="Where brokers keep data.")
 @click.option("--list", "listing", is_flag=True, help="List the scenarios.")
-def main(*, only: str | None, quick: bool, listing: bool, as_json: bool, **options: object) -> None:
+def main(*, only: str | None, quick: bool, listing: bool, as_json: bool, mirrored: bool, **options: object) -> None:
     """Measure MirrorMQ beside RabbitMQ; print a table of ratios, and write it to bench/results."""
-    scenarios = chosen(only, quick=quick)
+    scenarios = chosen(only or (MIRRORED if mirrored else None), quick=quick)
     if listing or not scenarios:
         for scenario in scenarios or chosen(None, quick=quick):
             click.echo(f"{scenario.name:24} {scenario.title}")
         sys.exit(0 if listing else "No such scenario; those above exist.")
     try:
-        results = Bench(scenarios, quick=quick, **options).run()  # type: ignore[arg-type]
+        results = Bench(scenarios, quick=quick, mirrored=mirrored, **options).run()  # type: ignore[arg-type]
     except Failed as error:
         sys.exit(f"bench: {error}")
     text, data = report.write(results, HERE / "results")
@@ -81,6 +85,7 @@ class Bench:
         runs: int | None,
         seconds: float | None,
         quick: bool,
+        mirrored: bool,
         pure: bool,
         tool: str | None,
         no_rabbitmq: bool,
@@ -96,6 +101,7 @@ class Bench:
         self.generator: Generator = Amqpload(tool) if tool else Perf([self.command])
         self.data = data
         self.pure = pure
+        self.mirrored = mirrored
         self.rabbitmq = None if no_rabbitmq else rabbitmq.find()
         self.management = not no_management
 
@@ -116,14 +122,7 @@ class Bench:
         return results
 
     def _started(self, folder: Path, stack: ExitStack) -> dict[str, Contender]:
-        contenders: dict[str, Contender] = {}
-        if self.rabbitmq is not None:
-            contenders["rabbitmq"] = rabbitmq.RabbitMQ(self.rabbitmq, folder / "rabbitmq", management=self.management)
-        else:
-            tell("RabbitMQ is not installed or not wanted: there will be no ratios.")
-        contenders["mirrormq"] = Node([self.command], folder / "mirrormq", pure=False)
-        if self.pure:
-            contenders["uncompiled"] = Node([self.command], folder / "uncompiled", pure=True)
+        contenders = self._clusters(folder) if self.mirrored else self._nodes(folder)
         for name, contender in contenders.items():
             tell(f"Starting {name} …")
             stack.callback(contender.stop)
@@ -133,8 +132,28 @@ class Bench:
                 raise Failed(f"{name}: {error}") from error
         return contenders
 
+    def _clusters(self, folder: Path) -> dict[str, Contender]:
+        contenders: dict[str, Contender] = {}
+        if self.rabbitmq is not None:
+            theirs = clusters.RabbitCluster(self.rabbitmq, folder / "rabbitmq", management=self.management)
+            contenders |= {"rabbitmq": theirs, "quorum": clusters.Quorum(theirs)}
+        contenders["mirrormq"] = clusters.OurCluster(self.command, folder / "mirrormq")
+        return contenders
+
+    def _nodes(self, folder: Path) -> dict[str, Contender]:
+        contenders: dict[str, Contender] = {}
+        if self.rabbitmq is not None:
+            contenders["rabbitmq"] = rabbitmq.RabbitMQ(self.rabbitmq, folder / "rabbitmq", management=self.management)
+        else:
+            tell("RabbitMQ is not installed or not wanted: there will be no ratios.")
+        contenders["mirrormq"] = Node([self.command], folder / "mirrormq", pure=False)
+        if self.pure:
+            contenders["uncompiled"] = Node([self.command], folder / "uncompiled", pure=True)
+        return contenders
+
     def _title(self, name: str, contender: Contender) -> str:
-        names = {"rabbitmq": "RabbitMQ", "mirrormq": "MirrorMQ", "uncompiled": "MirrorMQ, uncompiled,"}
+        names = {"rabbitmq": "RabbitMQ", "mirrormq": "MirrorMQ", "uncompiled": "MirrorMQ, uncompiled,",
+                 "quorum": "quorum queues of RabbitMQ"}
         return f"{names[name]} {contender.version()}".strip()
 
     def _measure(self, scenario: Scenario, contenders: dict[str, Contender], results: report.Results) -> None:
@@ -143,9 +162,9 @@ class Bench:
             return
         for number in range(1, self.runs + 1):
             for name, contender in contenders.items():
-                queue = f"bench-{scenario.name}-{number}"
+                queue = f"bench-{scenario.name}-{name}-{number}"
                 try:
-                    figures = self.generator.run(scenario, contender.port, queue, self.seconds, self.warmup)
+                    figures = self.generator.run(scenario, contender.port, queue, self.seconds, self.warmup, contender.kind)
                 except Failed as error:
                     raise Failed(f"{scenario.name} on {name}: {error}") from error
                 results.add(scenario, name, figures)
