@@ -164,6 +164,50 @@ def test_the_preferred_leader_leads_when_it_is_in_sync() -> None:
     assert cluster.view.reason == "c leads in epoch 2 because a handed over"
 
 
+def test_a_lead_that_is_given_away_goes_to_the_first_in_the_order_that_is_in_sync() -> None:
+    cluster = three(order=("d", "c", "b"))
+    cluster.wait(1.0)
+    assert cluster.leader == "a", "the order alone takes the lead from nobody"
+    cluster.give("a", i.HandOver("", leave=True))
+    assert cluster.view.ring == ("c", "b")
+
+
+def moving(*, automatic: bool, joined: str) -> Cluster:
+    """From a to b or c, of which one is in sync and the other, which has no link to it, lacks everything."""
+    late = "b" if joined == "c" else "c"
+    cluster = Cluster(View(1, ("a", joined)), "a", "b", "c", desired=Desired(("a", joined)))
+    cluster.append()
+    cluster.append()
+    cluster.give(joined, i.Trimmed(2))
+    cluster.give("a", i.Trimmed(2))
+    cluster.cut(joined, late)
+    wish = Desired((joined, late), joined, automatic=automatic, order=("b", "c"), revision=1)
+    cluster.want(wish)
+    return cluster
+
+
+def test_a_queue_that_moves_waits_for_the_first_in_the_order_while_that_is_synchronised() -> None:
+    cluster = moving(automatic=True, joined="c")
+    assert cluster.leader == "a"
+    assert not cluster.states["a"].handing
+    cluster.link("b", "c")
+    cluster.wait(1.0)
+    assert (cluster.leader, set(cluster.view.ring)) == ("b", {"b", "c"})
+
+
+def test_it_does_not_wait_for_one_that_nobody_synchronises() -> None:
+    cluster = moving(automatic=False, joined="c")
+    cluster.link("b", "c")
+    cluster.wait(1.0)
+    assert cluster.leader == "c"
+
+
+def test_it_does_not_wait_for_those_that_come_later_in_the_order() -> None:
+    cluster = moving(automatic=True, joined="b")
+    cluster.wait(1.0)
+    assert cluster.leader == "b"
+
+
 def test_a_leader_that_stops_hands_over_when_everything_is_stable() -> None:
     cluster = three()
     cluster.held_disks.add("c")

@@ -370,7 +370,7 @@ def _same(one: Desired, other: Desired | None) -> bool:
 
 
 _WISHES: Final = ("members", "leader", "automatic", "min_in_sync", "asynchronous", "promote_after_crash", "promote_after_stop",
-                  "rate")
+                  "rate", "order")
 
 
 def _pick(names: Sequence[str], count: int) -> list[str]:

@@ -103,11 +103,12 @@ class RingOrders:
         self._broker.schedule()
         return await self._until_led_by(holding, to)
 
-    async def _until_led_by(self, holding: Holding, to: str) -> bool:
-        """A hand-over is a swap of the view; it is looked for, because many things may come between."""
+    async def _until_led_by(self, holding: Holding, to: str = "") -> bool:
+        """That node, or any other. A hand-over is a swap of the view; it is looked for, because many things may come between."""
         give_up = self._cluster.loop_time() + MOVING
         while self._cluster.loop_time() < give_up:
-            if holding.state.view.ring[0] == to:
+            leader = holding.state.view.ring[0]
+            if leader == to or (not to and leader != self._broker.node_name):
                 return True
             if holding.state.role == LEADER and not holding.state.handing:
                 return False
@@ -121,7 +122,7 @@ class RingOrders:
         for holding in able:
             self._runtime.mirroring.rings.give(holding, HandOver("", leave=False))
         self._broker.schedule()
-        await asyncio.gather(*(self._until_led_by(holding, holding.state.view.ring[1]) for holding in able))
+        await asyncio.gather(*(self._until_led_by(holding) for holding in able))
         return sorted(holding.front.name for holding in led if holding.state.role == LEADER)
 
     async def rebalance(self, vhosts: str = ".*", queues: str = ".*", strategy: str = QUEUES) -> dict[str, int] | str:
