@@ -12,6 +12,7 @@ from mirrormq.admin.ring_view import Failover, Member, NoSuchItem, Placement, Qu
 from mirrormq.broker.forward.away import AwayQueue
 from mirrormq.broker.queue import Queue
 from mirrormq.mirror.holding import Holding
+from mirrormq.mirror.machine.backfill import is_ordered
 from mirrormq.node import quarantine_room
 from mirrormq.node.ring_orders import show
 from mirrormq.node.runtime import Runtime
@@ -112,7 +113,8 @@ def _learner(node: str, holding: Holding | None) -> Learner:
         return Learner(node)
     queue = holding.queue
     messages = 0 if queue is None else queue.backlog.count + queue.held
-    synced = None if point.whole else messages * max(0, point.filled - 1) // max(1, point.base)
+    is_filling = not point.whole and is_ordered(holding.state)
+    synced = messages * max(0, point.filled - 1) // max(1, point.base) if is_filling else None
     return Learner(node, max(0, holding.state.end - point.durable), 0, synced)
 
 

@@ -17,7 +17,7 @@ from mirrormq.broker.forward.away import AwayQueue
 from mirrormq.cluster.coordination import Absent, CoordinationError, Put
 from mirrormq.cluster.rebalance import QUEUES, Led, Move, plan
 from mirrormq.mirror.holding import Holding
-from mirrormq.mirror.machine.backfill import is_wanted
+from mirrormq.mirror.machine.backfill import is_ordered
 from mirrormq.mirror.machine.inputs import HandOver, Sync
 from mirrormq.mirror.machine.state import LEADER, ROLES
 
@@ -81,10 +81,9 @@ class RingOrders:
 
     def _sync(self, holding: Holding, *, on: bool) -> str:
         partial = [node for node, point in holding.state.learner_marks.items() if not point.whole]
-        if not on and not (partial and (holding.state.sync_asked or is_wanted(holding.state))):
+        if not on and not (partial and is_ordered(holding.state)):
             return NOT_SYNCING
         self._runtime.mirroring.rings.give(holding, Sync(on))
-        holding.state.sync_asked = on and bool(partial)
         self._broker.schedule()
         return OK
 

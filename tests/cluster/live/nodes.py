@@ -59,8 +59,10 @@ class Node(ServerProcess):
 
 
 class Nodes:
-    def __init__(self, directory: Path, count: int = 3, coordination: str = "", names: list[str] | None = None) -> None:
-        spec = coordination or f"sqlite:{directory / 'cluster.sqlite'}"
+    def __init__(self, directory: Path, count: int = 3, coordination: str = "", names: list[str] | None = None,
+                 configuration: str = "") -> None:
+        self.configuration = configuration
+        self.coordination = spec = coordination or f"sqlite:{directory / 'cluster.sqlite'}"
         self.names = names or [f"rabbit{number}@localhost" for number in range(1, count + 1)]
         self.nodes = [Node(directory / name, name, spec) for name in self.names]
 
@@ -73,6 +75,8 @@ class Nodes:
     def start(self) -> None:
         for node in self.nodes:
             node.open()
+            with (node.directory / "node.conf").open("a") as file:
+                file.write(self.configuration)
             node.start()
         self.until_whole()
 
@@ -90,8 +94,8 @@ class Nodes:
 
 
 @contextlib.contextmanager
-def running(directory: Path, count: int = 3, coordination: str = "") -> Iterator[Nodes]:
-    nodes = Nodes(directory, count, coordination)
+def running(directory: Path, count: int = 3, coordination: str = "", configuration: str = "") -> Iterator[Nodes]:
+    nodes = Nodes(directory, count, coordination, configuration=configuration)
     nodes.start()
     try:
         yield nodes

@@ -27,16 +27,11 @@ pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
-    nodes = Nodes(tmp_path_factory.mktemp("battery"))
+    nodes = Nodes(tmp_path_factory.mktemp("battery"), configuration=CONFIGURATION)
     for node in nodes:
         node.http_port = node.port + HTTP_PORT_OFFSET
     try:
-        for node in nodes:
-            node.open()
-            with (node.directory / "node.conf").open("a") as file:
-                file.write(CONFIGURATION)
-            node.start()
-        nodes.until_whole()
+        nodes.start()
         yield nodes
     finally:
         nodes.stop()

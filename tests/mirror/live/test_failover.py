@@ -32,15 +32,22 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
 
 def fail_over(nodes: Nodes, queue: str, fault: Fault, undo: Fault) -> None:
     """As often as asked: the fault, the count, and the old leader is a mirror again by itself."""
-    pauses = []
-    for _ in range(TIMES):
-        until_in_sync(nodes, queue)
-        report = probe(nodes, queue, fault)
-        undo(next(node for node in nodes if node.name == report.leader))
-        report.must_be_clean()
-        pauses.append(report.pause)
-        until_in_sync(nodes, queue)
+    pauses = [fail_over_once(nodes, queue, fault, undo) for _ in range(TIMES)]
     print(f"\n{queue}: {len(pauses)} failovers, pause {median(pauses):.2f} s at the median, {max(pauses):.2f} s at worst")
+
+
+def fail_over_once(nodes: Nodes, queue: str, fault: Fault, undo: Fault) -> float:
+    """Returns the longest pause."""
+    until_in_sync(nodes, queue)
+    leader = leader_of(nodes[0], queue)
+    report = None
+    try:
+        report = probe(nodes, queue, fault)
+    finally:
+        undo(next(node for node in nodes if node.name == leader))
+    report.must_be_clean()
+    until_in_sync(nodes, queue)
+    return report.pause
 
 
 def terminate(node: Node) -> None:
@@ -75,26 +82,35 @@ def test_a_leader_that_is_cut_off_from_the_others_loses_its_lead_and_comes_back(
     for turn in range(TIMES):
         queue = f"ha.{way}.{turn}"
         declare(nodes[2], queue)
-        report = None
-        until_in_sync(nodes, queue)
-        try:
-            report = probe(nodes, queue, lambda node: getattr(node.line, way)())
-        finally:
-            nodes[2].line.heal()
-        report.must_be_clean()
-        print(f"\n{queue}: pause {report.pause:.2f} s")
+        pause = fail_over_once(nodes, queue, lambda node: getattr(node.line, way)(), lambda node: node.line.heal())
+        print(f"\n{queue}: pause {pause:.2f} s")
         nodes.until_whole()
-        until_in_sync(nodes, queue)
         eventually(lambda queue=queue: leader_of(nodes[2], queue) != nodes[2].name)
 
 
-@pytest.mark.parametrize("way", ["kill", "freeze"])
-def test_with_etcd_too_a_lost_leader_costs_a_pause_and_nothing_else(tmp_path: Path, way: str) -> None:
-    undo = {"kill": Node.start, "freeze": Node.thaw}
-    with etcd_cluster(tmp_path / "etcd", 1) as store, running(tmp_path / "nodes", coordination=store.spec) as nodes:
+@pytest.fixture(scope="module")
+def etcd_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+    directory = tmp_path_factory.mktemp("failover-etcd")
+    with etcd_cluster(directory / "etcd", 1) as store, running(directory / "nodes", coordination=store.spec) as nodes:
         mirror(nodes[0], "ha")
-        declare(nodes[0], "ha.etcd")
-        fail_over(nodes, "ha.etcd", getattr(Node, way), undo[way])
+        yield nodes
+
+
+@pytest.mark.parametrize("way", ["kill", "cut", pytest.param("freeze", marks=pytest.mark.chaos),
+                                 pytest.param("stop", marks=pytest.mark.chaos)])
+def test_with_etcd_too_a_lost_leader_costs_a_pause_and_nothing_else(etcd_nodes: Nodes, way: str) -> None:
+    faults: dict[str, tuple[Fault, Fault]] = {
+        "kill": (Node.kill, Node.start), "freeze": (Node.freeze, Node.thaw), "stop": (terminate, finish_and_start),
+        "cut": (lambda node: node.line.cut(), lambda node: node.line.heal()),
+    }
+    for turn in range(TIMES if way == "cut" else 1):            # all links of the third node are dialled by others
+        queue = f"ha.etcd.{way}.{turn}"
+        declare(etcd_nodes[2], queue)
+        if way == "cut":
+            etcd_nodes.until_whole()
+            fail_over_once(etcd_nodes, queue, *faults[way])
+        else:
+            fail_over(etcd_nodes, queue, *faults[way])
 
 
 def test_of_two_nodes_the_one_that_is_left_goes_on(tmp_path: Path) -> None:

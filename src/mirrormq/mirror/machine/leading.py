@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import Final
 
 from mirrormq.mirror.deadlines import ALONE, HANDOVER_LIMIT, HANDOVER_RETRY, JOIN_LIMIT, NEVER, TOGETHER
+from mirrormq.mirror.machine.backfill import is_ordered
 from mirrormq.mirror.machine.effects import Hold
 from mirrormq.mirror.machine.marks import count_stable
 from mirrormq.mirror.machine.records import Desired
@@ -230,7 +231,7 @@ def _is_coming(s: State, desired: Desired, node: str) -> bool:
     if node not in desired.members or node not in s.linked or node in s.slow or node in s.leaving:
         return False
     standpoint = s.learner_marks.get(node)
-    return desired.automatic or s.sync_asked or standpoint is None or standpoint.whole
+    return is_ordered(s) or standpoint is None or standpoint.whole
 
 
 def _move(s: State, to: str) -> None:

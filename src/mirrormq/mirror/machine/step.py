@@ -126,6 +126,7 @@ def _learner_mark(s: State, sender: str, mark: Mark) -> None:
         count_stable(s)
     if not mark.whole:
         backfill.tell_drained(s)
+        backfill.ask_again(s, sender)
     s.undecided = True
 
 
@@ -246,6 +247,7 @@ def _hand_over(s: State, given: HandOver) -> None:
 
 def _link_up(s: State, node: str) -> None:
     s.linked.add(node)
+    s.sync_told.discard(node)
     s.alone_at = NEVER
     s.leaving.discard(node)
     s.sent_durable = s.sent_received = -1

@@ -42,6 +42,7 @@ def _forget_epoch(s: State) -> None:
     s.sent_durable = s.sent_received = -1
     s.sessions.clear()
     s.learner_marks.clear()
+    s.sync_told.clear()
     s.joining = ""
     s.join_proposed = False
     s.deserted = False
@@ -78,6 +79,8 @@ def _lead(s: State, *, led: bool) -> None:
     s.bereft = False
     s.whole = True
     s.noted = 0
+    if not led or not s.view.learners:
+        s.sync_order = 0
     s.answered = s.answered if led else 0
     s.answered_received = s.answered_received if led else 0
     if led:
