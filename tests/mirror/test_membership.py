@@ -286,6 +286,34 @@ def test_a_member_that_lost_its_disk_never_leads_by_itself() -> None:
     assert cluster.view.forced
 
 
+def test_a_member_that_lost_its_disk_is_waited_for_by_nobody() -> None:
+    cluster = three()
+    cluster.append()
+    cluster.down |= {"a", "b", "c"}
+    cluster.logs["a"] = []
+    cluster.start("a", amnesiac=True)
+    cluster.start("c")
+    cluster.wait(60.0)
+    assert cluster.leader == "c"
+    cluster.start("b")
+    cluster.wait(60.0)
+    assert set(cluster.view.ring) == {"a", "b", "c"}
+    assert [len(cluster.logs[name]) for name in "abc"] == [1, 1, 1]
+
+
+def test_a_member_that_lost_its_disk_and_is_in_sync_again_is_like_any_other() -> None:
+    cluster = Cluster(View(1, ("a", "b")))
+    cluster.append()
+    cluster.crash("b")
+    cluster.logs["b"] = []
+    cluster.start("b", amnesiac=True)
+    cluster.wait(10.0)
+    assert cluster.view.ring == ("a", "b")
+    cluster.crash("a")
+    cluster.wait(10.0)
+    assert cluster.leader == "b"
+
+
 def test_asynchronous_replication_answers_after_the_leaders_disk() -> None:
     cluster = three(asynchronous=True)
     cluster.held_disks |= {"b", "c"}

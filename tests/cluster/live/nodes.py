@@ -96,8 +96,8 @@ class Nodes:
 @contextlib.contextmanager
 def running(directory: Path, count: int = 3, coordination: str = "", configuration: str = "") -> Iterator[Nodes]:
     nodes = Nodes(directory, count, coordination, configuration=configuration)
-    nodes.start()
     try:
+        nodes.start()
         yield nodes
     finally:
         nodes.stop()

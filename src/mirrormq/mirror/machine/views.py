@@ -20,10 +20,13 @@ from mirrormq.mirror.machine.state import LEADER, LEARNER, MEMBER, OUTSIDE, Stat
 
 def adopt(s: State, view: View) -> None:
     led = s.role == LEADER
+    learned = s.role == LEARNER
     s.view = view
     s.epoch = view.epoch
     _forget_epoch(s)
     _take_place(s)
+    if learned and s.position >= 0:
+        s.amnesiac = False
     s.undecided = True
     if s.role == LEADER:
         _lead(s, led=led)
