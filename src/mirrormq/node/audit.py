@@ -4,7 +4,7 @@ Rules
  1. The new leader writes it when it serves: why it leads, where it and the others stood, what came back to be delivered again,
     and how long detecting, electing and serving took.
  2. The verdict is computed: nothing that was confirmed is missing if the new leader's log reaches as far as everything that any
-    survivor knows to be stable. Where a leader that does not answer may have confirmed more, alone, the verdict says that instead.
+    survivor knows to be stable. Where a leader that is gone may have confirmed more, alone, the verdict says that instead.
  3. The last records of each queue are kept; they go with the queue.
 """
 

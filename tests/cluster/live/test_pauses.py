@@ -15,14 +15,16 @@ from .nodes import Node
 from .test_branches import CUT, LONG, Lonely, channel_at, declare, lonely, publish
 
 MODES = ["pause_minority", pytest.param("pause_if_all_down", marks=pytest.mark.chaos)]
-LISTED = "cluster_partition_handling.pause_if_all_down.recover = autoheal\n" \
-         "cluster_partition_handling.pause_if_all_down.nodes.1 = rabbit2@localhost\n"
+LISTED = """
+cluster_partition_handling.pause_if_all_down.recover = autoheal
+cluster_partition_handling.pause_if_all_down.nodes.1 = rabbit2@localhost
+"""
 
 
 @pytest.fixture(params=MODES)
 def nodes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lonely]:
     mode = str(request.param)
-    with lonely(tmp_path_factory.mktemp("pauses"), mode + ("\n" + LISTED if mode == "pause_if_all_down" else "")) as nodes:
+    with lonely(tmp_path_factory.mktemp("pauses"), mode + (LISTED if mode == "pause_if_all_down" else "")) as nodes:
         yield nodes
 
 

@@ -8,11 +8,16 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import pika
 import pytest
 
 from cluster.live.nodes import Node, running
+from cluster.local import LocalCluster
 from live.load import PERSISTENT, Client
 from mirrormq.wire.frames import content_frames, method_frame
 from mirrormq.wire.methods import BasicPublish, ConfirmSelect, QueueDeclare
@@ -64,7 +69,8 @@ def test_many_idle_queues_cost_little_and_all_serve_after_a_failover(tmp_path: P
         assert max(shares) < 0.25
         began = time.monotonic()
         nodes[2].kill()
-        eventually(lambda: nodes[2].name not in {row["node"] for row in nodes[0].api("GET", "/api/queues?columns=node")}, within=60)
+        columns = "/api/queues?columns=node"
+        eventually(lambda: nodes[2].name not in {row["node"] for row in nodes[0].api("GET", columns)}, within=60)
         print(f"all are led by others after {time.monotonic() - began:.1f} s")
         for number in range(0, QUEUES, max(1, QUEUES // 20)):
             publish(nodes[1], f"ha.{number}", b"1")
@@ -93,6 +99,32 @@ def test_what_a_full_queue_does_not_take_costs_its_mirrors_no_memory(tmp_path: P
         print(f"\n{overflow}: {before} MiB before, {after} MiB after {REFUSED} publishes")
         assert all(now < then + 40 for then, now in zip(before, after, strict=True))
         assert count(nodes[1], "ha.full") == 10
+
+
+def test_when_all_that_were_in_sync_are_forgotten_the_first_that_has_a_copy_goes_on(tmp_path: Path) -> None:
+    """106."""
+    with LocalCluster(tmp_path, nodes=3) as cluster:
+        one, two, three = names = cluster.names
+        with client_of(cluster, three) as channel:
+            channel.queue_declare("ha.left", durable=True)
+            channel.basic_publish("", "ha.left", b"lost", pika.BasicProperties(delivery_mode=2))
+        cluster.must(one, "set_policy", "ha", "^ha", '{"ha-mode":"all","ha-sync-mode":"manual"}')
+        eventually(lambda: cluster.api(one, "GET", "/api/queues/%2F/ha.left").get("slave_nodes", []) != [], within=30)
+        cluster.kill(three)
+        eventually(lambda: cluster.api(one, "GET", "/api/queues/%2F/ha.left")["state"] == "down", within=30)
+        cluster.must(one, "forget_cluster_node", three)
+        eventually(lambda: cluster.api(two, "GET", "/api/queues/%2F/ha.left")["node"] in names[:2], within=30)
+        with client_of(cluster, two) as channel:
+            assert channel.queue_declare("ha.left", durable=True).method.message_count == 0
+
+
+@contextmanager
+def client_of(cluster: LocalCluster, node: str) -> Iterator[Any]:
+    connection = pika.BlockingConnection(pika.URLParameters(cluster.url(node)))
+    channel = connection.channel()
+    channel.confirm_delivery()
+    yield channel
+    connection.close()
 
 
 def test_a_transient_queue_is_no_ghost_when_all_its_nodes_went_down(tmp_path: Path) -> None:

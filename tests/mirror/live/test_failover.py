@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
@@ -15,9 +16,10 @@ import pytest
 
 from cluster.etcd import etcd_cluster
 from cluster.live.nodes import Node, Nodes, running
+from live.load import drain
 
-from .probe import Fault, probe
-from .rings import declare, eventually, leader_of, mirror, until_in_sync
+from .probe import Fault, Report, Witness, count, probe
+from .rings import declare, eventually, leader_of, mirror, standing, until_in_sync
 
 TIMES = int(os.environ.get("MIRRORMQ_FAILOVERS", "1"))
 pytestmark = [pytest.mark.long, pytest.mark.timeout(120 + 40 * TIMES)]
@@ -86,6 +88,27 @@ def test_a_leader_that_is_cut_off_from_the_others_loses_its_lead_and_comes_back(
         print(f"\n{queue}: pause {pause:.2f} s")
         nodes.until_whole()
         eventually(lambda queue=queue: leader_of(nodes[2], queue) != nodes[2].name)
+
+
+def test_a_frozen_mirror_is_put_out_of_the_ring_and_comes_back_by_itself(nodes: Nodes) -> None:
+    declare(nodes[0], "ha.slow")
+    until_in_sync(nodes, "ha.slow")
+    witness = Witness(1, nodes[1].port, "ha.slow", 20)
+    witness.start()
+    try:
+        eventually(lambda: len(witness.stamps) > 5, within=30)
+        nodes[2].freeze()
+        try:
+            eventually(lambda: standing(nodes[0], "ha.slow")[2] == [nodes[1].name], within=30)
+            without = time.monotonic()
+            eventually(lambda: witness.is_heard_since(without), within=30)
+        finally:
+            nodes[2].thaw()
+        until_in_sync(nodes, "ha.slow")
+    finally:
+        witness.finish()
+    print(f"\nlongest pause {witness.longest_pause(0.0):.2f} s")
+    count(Report(), [witness], drain(nodes[2].port, "ha.slow", idle=2.0), "ha.slow").must_be_clean()
 
 
 @pytest.fixture(scope="module")

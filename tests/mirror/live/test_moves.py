@@ -223,7 +223,8 @@ def test_a_virtual_host_goes_with_its_mirrored_queues(nodes: Nodes) -> None:
     try:
         nodes[0].set_policy("brief", "all", ".*", {"ha-mode": "all"}, apply_to="queues")
         nodes[1].api("PUT", "/api/queues/brief/gone", {"durable": True})
-        eventually(lambda: len(nodes[2].api("GET", "/api/queues/brief/gone").get("synchronised_slave_nodes", [])) == 2, within=LONG)
+        place = "/api/queues/brief/gone"
+        eventually(lambda: len(nodes[2].api("GET", place).get("synchronised_slave_nodes", [])) == 2, within=LONG)
     finally:
         nodes[2].delete_vhost("brief")
     for node in nodes:

@@ -136,7 +136,9 @@ def test_asynchronous_replication_confirms_alone_and_the_record_of_a_failover_sa
     until_in_sync(nodes, "loose")
     assert count(nodes[2], "loose") == 20
     kept = eventually(lambda: nodes[0].api("GET", "/api/queues/%2F/loose/quarantine"), within=LONG)
-    assert [item["node"] for item in kept] == [nodes[2].name]
+    assert [(item["node"], item["messages"]) for item in kept] == [(nodes[2].name, 1)]
+    nodes[1].api("POST", f"/api/queues/%2F/loose/quarantine/{quote(kept[0]['id'])}", {"action": "requeue"})
+    eventually(lambda: count(nodes[1], "loose") == 21, within=LONG)
 
 
 def ring(nodes: Nodes, queue: str) -> dict[str, Any]:
