@@ -58,8 +58,15 @@ class RingOffice:
             return NOT_MIRRORED if on else NOT_SYNCING
         return await self._runtime.orders.sync(front, on=on)
 
-    async def rebalance(self, vhost_pattern: str, queue_pattern: str) -> Sequence[Share]:
-        told = await self._runtime.orders.rebalance(vhost_pattern, queue_pattern)
+    async def move(self, queue: Queue, to: str) -> None:
+        front = self._front(queue)
+        if front is None or to not in front.holders:
+            raise ApiError(400, "bad_request", f"{to} has no copy of queue '{queue.name}' that is in sync")
+        if not await self._runtime.orders.move(front, to):
+            raise ApiError(503, "not_moved", f"{to} does not lead queue '{queue.name}': {front.home} could not hand over")
+
+    async def rebalance(self, vhost_pattern: str, queue_pattern: str, strategy: str) -> Sequence[Share]:
+        told = await self._runtime.orders.rebalance(vhost_pattern, queue_pattern, strategy)
         if isinstance(told, str):
             raise ApiError(400, "bad_request", told)
         return [Share(node, count) for node, count in sorted(told.items())]

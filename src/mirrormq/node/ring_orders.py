@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mirrormq.broker.forward.away import AwayQueue
 from mirrormq.cluster.coordination import Absent, CoordinationError, Put
-from mirrormq.cluster.rebalance import QUEUES, Led, Move, plan
+from mirrormq.cluster.rebalance import CONNECTIONS, QUEUES, Led, Move, plan
 from mirrormq.mirror.holding import Holding
 from mirrormq.mirror.machine.backfill import is_ordered
 from mirrormq.mirror.machine.inputs import HandOver, Sync
@@ -60,6 +60,8 @@ class RingOrders:
         """This node is asked, perhaps by another."""
         holding = self._holdings.get(about["id"])
         what = about["do"]
+        if what == "clients":
+            return len(self._broker.connections)
         if what == "standpoint":
             return None if holding is None else standpoint(holding)
         if holding is None or holding.state.role != LEADER:
@@ -158,7 +160,16 @@ class RingOrders:
             if ring is not None:
                 messages = ring["messages"]
                 led.append(Led(front.log_id, f"{front.vhost} {front.name}", front.holders[0], front.holders[1:], messages))
-        return plan(led, self._open_nodes(), strategy, pick=secrets.choice)
+        clients = await self._clients() if strategy == CONNECTIONS else {}
+        return plan(led, self._open_nodes(), strategy, connections=clients, pick=secrets.choice)
+
+    async def _clients(self) -> dict[str, int]:
+        """How many each node has."""
+        nodes = self._open_nodes()
+        about = {"do": "clients", "id": 0}
+        told = await asyncio.gather(*(
+            self.answer(about) if node == self._broker.node_name else self._cluster.ask(node, QUESTION, about) for node in nodes))
+        return {node: count for node, count in zip(nodes, told, strict=True) if isinstance(count, int)}
 
     def shares(self, vhosts: str = ".*", queues: str = ".*") -> dict[str, int]:
         counts = dict.fromkeys(sorted(self._cluster.membership.running), 0)

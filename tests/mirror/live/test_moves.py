@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 import pytest
 from pika.exceptions import NackError
@@ -175,7 +175,7 @@ def test_the_first_name_of_a_policy_leads_when_the_lead_is_given_away(nodes: Nod
 
 
 def test_leads_are_spread_over_the_nodes_that_hold_the_queues(nodes: Nodes) -> None:
-    """39, 41: the longest stay where they are, and no copy goes."""
+    """39, 40, 41: the longest stay where they are, and no copy goes; the lead of one queue goes where it is told to."""
     one, two, three = names(nodes)
     mirror(nodes[0], "all.")
     put(nodes, "two.", one, two)
@@ -194,9 +194,28 @@ def test_leads_are_spread_over_the_nodes_that_hold_the_queues(nodes: Nodes) -> N
     assert found[:2] == [one, one]
     assert sorted(found) == [one, one, two, two, three] or sorted(found) == [one, one, two, three, three]
     until_in_sync(nodes, *[f"all.{number}" for number in range(1, 6)])
+    nodes[0].api("POST", "/api/queues/%2F/two.5/actions", {"action": "move", "node": two})
+    assert leader_of(nodes[0], "two.5") == two
+    with pytest.raises(ApiError, match="in sync"):
+        nodes[2].api("POST", "/api/queues/%2F/two.5/actions", {"action": "move", "node": three})
     found = spread("two")
     assert sorted(found) in ([one, one, two, two, two], [one, one, one, two, two])
     until_in_sync(nodes, *[f"two.{number}" for number in range(1, 6)], copies=2)
+
+
+def test_leads_go_where_the_fewest_clients_are(nodes: Nodes) -> None:
+    mirror(nodes[0], "near")
+    for number in range(4):
+        declare(nodes[0], f"near.{number}")
+    until_in_sync(nodes, *[f"near.{number}" for number in range(4)])
+    with ExitStack() as stack:
+        for node in (nodes[0], nodes[1]):
+            for _ in range(8):
+                stack.enter_context(channel_at(node))
+        nodes[1].api("POST", "/api/rebalance/queues", {"queue_pattern": "^near", "strategy": "connections"})
+        assert {leader_of(nodes[1], f"near.{number}") for number in range(4)} == {nodes[2].name}
+    with pytest.raises(ApiError, match="unknown strategy"):
+        nodes[1].api("POST", "/api/rebalance/queues", {"strategy": "astrology"})
 
 
 def test_of_two_rebalances_at_once_one_is_refused(nodes: Nodes) -> None:
