@@ -87,6 +87,17 @@ def test_an_operator_starts_the_full_sync_and_the_queue_goes_on() -> None:
     assert cluster.stable == 5
 
 
+def test_a_full_sync_keeps_to_its_rate() -> None:
+    """Every piece has one byte here."""
+    cluster = pair(automatic=False, rate=2)
+    cluster.give("a", i.Sync(on=True))
+    counts = [len(cluster.pieces)]
+    for _ in range(4):
+        cluster.wait(0.25)
+        counts.append(len(cluster.pieces))
+    assert counts == [1, 1, 2, 2, 3]
+
+
 def test_a_cancelled_sync_keeps_what_was_there_and_goes_on_from_there() -> None:
     cluster = pair(automatic=False, rate=1)
     cluster.give("a", i.Sync(on=True))

@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import pytest
 
 from cluster.live.nodes import Nodes, running
-from compat.support import quote
+from compat.support import ApiError, quote
 from live.load import drain
 
 from .probe import Report, Witness
@@ -21,6 +22,7 @@ from .test_sync import act, fill
 
 LOAD = 1500             # messages of 1 KiB
 LONG = 30.0
+CRITICAL = "/api/health/checks/node-is-mirror-sync-critical"
 pytestmark = pytest.mark.timeout(180)
 
 
@@ -41,10 +43,14 @@ def nodes(cluster: Nodes) -> Iterator[Nodes]:
     cluster.until_whole()
 
 
-def syncing(nodes: Nodes, queue: str, arguments: dict[str, Any] | None = None) -> None:
+def syncing(nodes: Nodes, queue: str) -> None:
     """Led by the first node, and its new mirrors are in the middle of a full sync that somebody asked for."""
-    declare(nodes[0], queue, arguments)
+    declare(nodes[0], queue)
     fill(nodes, queue, LOAD)
+    begin_sync(nodes, queue)
+
+
+def begin_sync(nodes: Nodes, queue: str) -> None:
     mirror(nodes[0], queue, ha_sync_mode="manual")
     eventually(lambda: len(standing(nodes[0], queue)[1]) == 2, within=LONG)
     assert look(nodes[0], queue)["state"] == "running"
@@ -69,8 +75,11 @@ def test_a_sync_is_cancelled_in_its_middle_and_begun_again_while_publishers_see_
         before = len(witness.stamps)
         eventually(lambda: len(witness.stamps) > before + 20, within=LONG)
         assert standing(nodes[0], "half")[2] == [], "nobody goes on with it"
+        with pytest.raises(ApiError, match="without online synchronised mirrors"):
+            nodes[0].api("GET", CRITICAL)
         act(nodes, "half", "sync")
         until_in_sync(nodes, "half")
+        assert nodes[0].api("GET", CRITICAL)["status"] == "ok"
     finally:
         witness.finish()
     print(f"\nlongest pause {witness.longest_pause(since):.2f} s")
@@ -81,20 +90,43 @@ def test_a_sync_is_cancelled_in_its_middle_and_begun_again_while_publishers_see_
     account(Report(), [witness], [each for each in got if each[0] > LOAD], "half").must_be_clean()
 
 
-def test_orders_are_obeyed_in_the_middle_of_a_sync(nodes: Nodes) -> None:
-    """137 without the alarm: nothing waits for the sync."""
-    syncing(nodes, "busy")
-    nodes[2].api("DELETE", "/api/queues/%2F/busy/contents")
-    assert count(nodes[1], "busy") == 0
-    until_in_sync(nodes, "busy")
-    syncing(nodes, "unwanted")
-    nodes[1].clear_policy("/", "unwanted")
-    eventually(lambda: "slave_nodes" not in look(nodes[2], "unwanted"), within=LONG)
-    assert count(nodes[2], "unwanted") == LOAD
-    nodes[2].api("DELETE", "/api/queues/%2F/unwanted")
-    syncing(nodes, "deleted")
-    nodes[2].api("DELETE", "/api/queues/%2F/deleted")
-    eventually(lambda: look(nodes[1], "deleted") == {}, within=LONG)
+@pytest.mark.parametrize("is_alarmed", [False, pytest.param(True, marks=pytest.mark.chaos)], ids=["", "alarm"])
+def test_orders_are_obeyed_in_the_middle_of_a_sync(nodes: Nodes, is_alarmed: bool) -> None:
+    """137: nothing waits for the sync, nor for memory."""
+    for queue in ("purged", "unwanted", "deleted"):
+        declare(nodes[0], queue)
+        fill(nodes, queue, LOAD)
+    with alarm(nodes) if is_alarmed else nullcontext():
+        begin_sync(nodes, "purged")
+        act(nodes, "purged", "cancel_sync")
+        eventually(lambda: look(nodes[0], "purged")["state"] == "running", within=LONG)
+        nodes[2].api("DELETE", "/api/queues/%2F/purged/contents")
+        assert count(nodes[1], "purged") == 0
+        begin_sync(nodes, "unwanted")
+        nodes[1].clear_policy("/", "unwanted")
+        eventually(lambda: "slave_nodes" not in look(nodes[2], "unwanted"), within=LONG)
+        assert count(nodes[2], "unwanted") == LOAD
+        begin_sync(nodes, "deleted")
+        nodes[2].api("DELETE", "/api/queues/%2F/deleted")
+        eventually(lambda: look(nodes[1], "deleted") == {}, within=LONG)
+    for queue in ("purged", "unwanted"):
+        nodes[0].api("DELETE", f"/api/queues/%2F/{queue}")
+
+
+@contextmanager
+def alarm(nodes: Nodes) -> Iterator[None]:
+    """The third node has less memory than it uses."""
+    configuration = nodes[2].directory / "node.conf"
+    text = configuration.read_text()
+    configuration.write_text(text + "vm_memory_high_watermark.absolute = 1MB\n")
+    nodes[2].restart()
+    nodes.until_whole()
+    try:
+        eventually(lambda: nodes[0].api("GET", f"/api/nodes/{quote(nodes[2].name)}").get("mem_alarm") is True, within=LONG)
+        yield
+    finally:
+        configuration.write_text(text)
+        nodes[2].restart()
 
 
 def test_expiry_brings_a_mirror_in_sync_that_lacks_what_expired(nodes: Nodes) -> None:
