@@ -17,7 +17,8 @@ def written(tmp_path: Path, text: str) -> Path:
 
 @pytest.mark.parametrize(("text", "limit"), [("100", 100), ("100MiB", 104_857_600), ("100MB", 100_000_000), ("0", 0)])
 def test_a_limit_of_full_syncs_may_have_a_unit(tmp_path: Path, text: str, limit: int) -> None:
-    assert load_config(written(tmp_path, f"mirroring_sync_max_throughput = {text}"), {}, {}).mirroring_sync_max_throughput == limit
+    config = load_config(written(tmp_path, f"mirroring_sync_max_throughput = {text}"), {}, {})
+    assert config.mirroring_sync_max_throughput == limit
 
 
 @pytest.mark.parametrize("size", ["0", "1000001", "many"])
