@@ -98,6 +98,16 @@ def test_a_full_sync_keeps_to_its_rate() -> None:
     assert counts == [1, 1, 2, 2, 3]
 
 
+def test_a_full_sync_goes_on_though_entries_overtake_its_clock() -> None:
+    """Inputs come all the time, so that no tick comes in time."""
+    cluster = pair(automatic=False, rate=2)
+    cluster.give("a", i.Sync(on=True))
+    for _ in range(20):
+        cluster.now += 0.3
+        cluster.append()
+    assert cluster.view.ring == ("a", "b")
+
+
 def test_a_cancelled_sync_keeps_what_was_there_and_goes_on_from_there() -> None:
     cluster = pair(automatic=False, rate=1)
     cluster.give("a", i.Sync(on=True))

@@ -112,7 +112,7 @@ def everything(node: Node, queue: str, count: int) -> dict[bytes, str]:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("leader", [0, CUT])
+@pytest.mark.parametrize("leader", [pytest.param(0, marks=pytest.mark.chaos), CUT])
 def test_what_a_cut_off_node_confirmed_is_in_the_queue_when_it_is_healed(nodes: Lonely, leader: int) -> None:
     queue, lonely = f"ha-{leader}", nodes[CUT]
     declare(nodes, leader, queue)
@@ -131,6 +131,7 @@ def test_what_a_cut_off_node_confirmed_is_in_the_queue_when_it_is_healed(nodes: 
     eventually(lambda: "30 messages of amq.branch." + queue in lonely.log(), within=LONG)
 
 
+@pytest.mark.chaos
 @pytest.mark.timeout(300)
 def test_a_branch_survives_the_death_of_its_node(nodes: Lonely) -> None:
     queue, lonely = "ha-killed", nodes[CUT]

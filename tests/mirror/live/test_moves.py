@@ -123,7 +123,7 @@ def test_a_policy_that_moves_a_queue_cancels_who_asked_for_it_and_nobody_else(no
         assert asked.tag not in other.tags
 
 
-@pytest.mark.parametrize("overflow", ["reject-publish", "reject-publish-dlx"])
+@pytest.mark.parametrize("overflow", ["reject-publish", pytest.param("reject-publish-dlx", marks=pytest.mark.chaos)])
 def test_a_full_queue_that_moves_confirms_what_it_takes_and_refuses_the_rest(nodes: Nodes, overflow: str) -> None:
     one, two, _ = names(nodes)
     put(nodes, "full", one)
@@ -267,6 +267,7 @@ def test_a_mirrored_queue_shows_every_consumer_with_its_channel(nodes: Nodes) ->
         eventually(are_shown, within=LONG)
 
 
+@pytest.mark.chaos
 def test_a_policy_counts_for_a_node_that_comes_back_later(nodes: Nodes) -> None:
     """25, 35, 36: whoever is down when a policy comes is no trouble, and is a mirror when it is back."""
     one, two, three = names(nodes)

@@ -35,12 +35,15 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
 
 @pytest.fixture
 def nodes(cluster: Nodes) -> Iterator[Nodes]:
+    """Afterwards all are up, and no policy is left."""
     yield cluster
     for node in cluster:
         node.line.heal()
         if node.process is None:
             node.start()
     cluster.until_whole()
+    for row in cluster[0].api("GET", "/api/policies/%2F"):
+        cluster[0].clear_policy("/", row["name"])
 
 
 def syncing(nodes: Nodes, queue: str) -> None:
@@ -60,7 +63,9 @@ def begin_sync(nodes: Nodes, queue: str) -> None:
 
 
 def is_in_the_middle(row: dict[str, Any]) -> bool:
-    return row.get("state") == "syncing" and 0 < row["sync_messages"] < LOAD
+    assert row.get("state") == "syncing", row
+    assert 0 < row["sync_messages"] < LOAD, row
+    return True
 
 
 def test_a_sync_is_cancelled_in_its_middle_and_begun_again_while_publishers_see_nothing(nodes: Nodes) -> None:

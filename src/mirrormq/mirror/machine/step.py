@@ -72,6 +72,8 @@ from mirrormq.mirror.machine.views import adopt, report_reach, tell_barred
 def step(s: State, given: Input, now: float) -> list[Effect]:
     s.now = now
     s.out = []
+    if now >= s.wake_at:
+        s.undecided = True      # a deadline has passed, and this input may have overtaken the tick for it
     if isinstance(given, Received):
         _received(s, given.sender, given.message)
     elif isinstance(given, Durable):
