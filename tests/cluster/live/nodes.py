@@ -19,7 +19,7 @@ class Node(ServerProcess):
     def __init__(self, directory: Path, name: str, coordination: str) -> None:
         self.name = name
         self.link_port = free_port()
-        self.line = ThreadedFaultProxy(("127.0.0.1", self.link_port))
+        self.line = ThreadedFaultProxy(("127.0.0.1", self.link_port), free_port())
         directory.mkdir(parents=True)
         super().__init__(directory, "--node-name", name, "--coordination", coordination, "--link-port", str(self.link_port),
                          "--config", str(directory / "node.conf"))
@@ -28,6 +28,15 @@ class Node(ServerProcess):
         self.line.__enter__()
         lines = ["cluster.advertised_host = 127.0.0.1", f"cluster.advertised_port = {self.line.address[1]}"]
         (self.directory / "node.conf").write_text("\n".join(lines) + "\n")
+
+    def start(self) -> None:
+        self.line.listen()
+        super().start()
+
+    def kill(self) -> None:
+        """kill -9. Nobody listens at its line either, so that the others know at once that it is gone."""
+        self.line.deafen()
+        super().kill()
 
     def close(self) -> None:
         with contextlib.suppress(ProcessLookupError):
