@@ -109,6 +109,11 @@ class FaultProxy:
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self.stop()
 
+    def deafen(self) -> None:
+        """Who dials is refused, as where no process listens; what is open stays. `start` with the same port ends it."""
+        assert self._server is not None
+        self._server.close()
+
     def hold(self, *directions: str) -> None:
         for direction in directions:
             self.gates[direction].clear()
@@ -165,9 +170,10 @@ class FaultProxy:
 class ThreadedFaultProxy:
     """A FaultProxy with a loop and a thread of its own."""
 
-    def __init__(self, target: tuple[str, int]) -> None:
-        self.address = ("", 0)
+    def __init__(self, target: tuple[str, int], port: int = 0) -> None:
+        self.address = ("", port)
         self._target = target
+        self._is_deaf = False
         self._loop = asyncio.new_event_loop()
         self._proxy: FaultProxy | None = None
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -187,7 +193,7 @@ class ThreadedFaultProxy:
 
     async def _start(self) -> None:
         self._proxy = FaultProxy(self._target)
-        await self._proxy.start()
+        await self._proxy.start(self.address[1])
         self.address = self._proxy.address
 
     def _do(self, action: Callable[[FaultProxy], None]) -> None:
@@ -201,6 +207,17 @@ class ThreadedFaultProxy:
         """Octets that have passed so far, both ways."""
         assert self._proxy is not None
         return sum(self._proxy.carried.values())
+
+    def deafen(self) -> None:
+        self._is_deaf = True
+        self._do(FaultProxy.deafen)
+
+    def listen(self) -> None:
+        """Again, if it was made deaf."""
+        if self._is_deaf:
+            self._is_deaf = False
+            assert self._proxy is not None
+            asyncio.run_coroutine_threadsafe(self._proxy.start(self.address[1]), self._loop).result(10)
 
     def cut(self) -> None:
         self._do(FaultProxy.cut)

@@ -26,7 +26,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 from urllib.parse import quote
 
-from compat.support import eventually
+from compat.support import eventually, reserve
 
 PATIENCE = 60.0
 COMMAND_PATIENCE = 240.0
@@ -55,6 +55,7 @@ def _is_free(port: int) -> bool:
     with socket.socket() as probe:
         try:
             probe.bind(("127.0.0.1", port))
+            reserve(port)
         except OSError:
             return False
     return True

@@ -71,6 +71,12 @@ def test_the_order_of_nodes_is_a_preference_among_those_in_sync() -> None:
     assert choose(on("cb"), standing("a", "bc", "bc"), tuple("abc"), pick_first) == ("c", ("b",))
 
 
+def test_the_order_of_nodes_is_kept_for_when_the_lead_is_given_away() -> None:
+    nodes = Nodes(tuple("abc"), tuple("abc"))
+    assert desired(on("cb"), standing("b", "c", "c"), nodes, pick_first, rate=0, revision=1).order == ("c", "b")
+    assert desired(ALL, standing("b", "c", "c"), nodes, pick_first, rate=0, revision=1).order == ()
+
+
 def test_a_new_queue_begins_in_sync_everywhere() -> None:
     assert first_ring(ALL, "b", tuple("abc"), pick_first) == ["b", "a", "c"]
     assert first_ring(on("bc"), "a", tuple("abc"), pick_first) == ["a", "b", "c"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import fcntl
 import json as jsonlib
 import os
 import random
@@ -16,6 +17,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.parse
@@ -98,7 +100,20 @@ def free_port() -> int:
         port = random.randrange(10_000, 32_000)
         with contextlib.suppress(OSError), socket.socket() as listener:
             listener.bind(("0.0.0.0", port))
+            reserve(port)
             return port
+
+
+def reserve(port: int) -> None:
+    """No other test of this user gets it while this process lives; raises OSError where another has it."""
+    directory = Path(tempfile.gettempdir()) / f"mirrormq-test-ports-{os.getuid()}"
+    directory.mkdir(exist_ok=True)
+    file = os.open(directory / str(port), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(file)
+        raise
 
 
 class Broker:

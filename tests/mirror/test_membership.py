@@ -87,6 +87,27 @@ def test_an_operator_starts_the_full_sync_and_the_queue_goes_on() -> None:
     assert cluster.stable == 5
 
 
+def test_a_full_sync_keeps_to_its_rate() -> None:
+    """Every piece has one byte here."""
+    cluster = pair(automatic=False, rate=2)
+    cluster.give("a", i.Sync(on=True))
+    counts = [len(cluster.pieces)]
+    for _ in range(4):
+        cluster.wait(0.25)
+        counts.append(len(cluster.pieces))
+    assert counts == [1, 1, 2, 2, 3]
+
+
+def test_a_full_sync_goes_on_though_entries_overtake_its_clock() -> None:
+    """Inputs come all the time, so that no tick comes in time."""
+    cluster = pair(automatic=False, rate=2)
+    cluster.give("a", i.Sync(on=True))
+    for _ in range(20):
+        cluster.now += 0.3
+        cluster.append()
+    assert cluster.view.ring == ("a", "b")
+
+
 def test_a_cancelled_sync_keeps_what_was_there_and_goes_on_from_there() -> None:
     cluster = pair(automatic=False, rate=1)
     cluster.give("a", i.Sync(on=True))
@@ -162,6 +183,50 @@ def test_the_preferred_leader_leads_when_it_is_in_sync() -> None:
     cluster.wait(1.0)
     assert cluster.view.ring == ("c", "b", "a")
     assert cluster.view.reason == "c leads in epoch 2 because a handed over"
+
+
+def test_a_lead_that_is_given_away_goes_to_the_first_in_the_order_that_is_in_sync() -> None:
+    cluster = three(order=("d", "c", "b"))
+    cluster.wait(1.0)
+    assert cluster.leader == "a", "the order alone takes the lead from nobody"
+    cluster.give("a", i.HandOver("", leave=True))
+    assert cluster.view.ring == ("c", "b")
+
+
+def moving(*, automatic: bool, joined: str) -> Cluster:
+    """From a to b or c, of which one is in sync and the other, which has no link to it, lacks everything."""
+    late = "b" if joined == "c" else "c"
+    cluster = Cluster(View(1, ("a", joined)), "a", "b", "c", desired=Desired(("a", joined)))
+    cluster.append()
+    cluster.append()
+    cluster.give(joined, i.Trimmed(2))
+    cluster.give("a", i.Trimmed(2))
+    cluster.cut(joined, late)
+    wish = Desired((joined, late), joined, automatic=automatic, order=("b", "c"), revision=1)
+    cluster.want(wish)
+    return cluster
+
+
+def test_a_queue_that_moves_waits_for_the_first_in_the_order_while_that_is_synchronised() -> None:
+    cluster = moving(automatic=True, joined="c")
+    assert cluster.leader == "a"
+    assert not cluster.states["a"].handing
+    cluster.link("b", "c")
+    cluster.wait(1.0)
+    assert (cluster.leader, set(cluster.view.ring)) == ("b", {"b", "c"})
+
+
+def test_it_does_not_wait_for_one_that_nobody_synchronises() -> None:
+    cluster = moving(automatic=False, joined="c")
+    cluster.link("b", "c")
+    cluster.wait(1.0)
+    assert cluster.leader == "c"
+
+
+def test_it_does_not_wait_for_those_that_come_later_in_the_order() -> None:
+    cluster = moving(automatic=True, joined="b")
+    cluster.wait(1.0)
+    assert cluster.leader == "b"
 
 
 def test_a_leader_that_stops_hands_over_when_everything_is_stable() -> None:
@@ -240,6 +305,34 @@ def test_a_member_that_lost_its_disk_never_leads_by_itself() -> None:
     cluster.give("b", i.ForceLead("an operator gave a up"))
     assert cluster.leader == "b"
     assert cluster.view.forced
+
+
+def test_a_member_that_lost_its_disk_is_waited_for_by_nobody() -> None:
+    cluster = three()
+    cluster.append()
+    cluster.down |= {"a", "b", "c"}
+    cluster.logs["a"] = []
+    cluster.start("a", amnesiac=True)
+    cluster.start("c")
+    cluster.wait(60.0)
+    assert cluster.leader == "c"
+    cluster.start("b")
+    cluster.wait(60.0)
+    assert set(cluster.view.ring) == {"a", "b", "c"}
+    assert [len(cluster.logs[name]) for name in "abc"] == [1, 1, 1]
+
+
+def test_a_member_that_lost_its_disk_and_is_in_sync_again_is_like_any_other() -> None:
+    cluster = Cluster(View(1, ("a", "b")))
+    cluster.append()
+    cluster.crash("b")
+    cluster.logs["b"] = []
+    cluster.start("b", amnesiac=True)
+    cluster.wait(10.0)
+    assert cluster.view.ring == ("a", "b")
+    cluster.crash("a")
+    cluster.wait(10.0)
+    assert cluster.leader == "b"
 
 
 def test_asynchronous_replication_answers_after_the_leaders_disk() -> None:

@@ -69,6 +69,7 @@ class World:
             promote_after_crash=chance() < 0.08,
             rate=20 if chance() < 0.3 else 0,
             revision=self.next_revision(),
+            order=tuple(sorted(members)) if self.revision % 3 == 0 else (),
         )
 
     def next_revision(self) -> int:

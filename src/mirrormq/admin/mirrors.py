@@ -57,7 +57,10 @@ class Mirrors(Protocol):
 
     async def cancel_sync(self, queue: Queue) -> str: ...
 
-    async def rebalance(self, vhost_pattern: str, queue_pattern: str) -> Sequence[Share]:
+    async def move(self, queue: Queue, to: str) -> None:
+        """Give the lead to that node. Raises ApiError with a sentence where it cannot take it."""
+
+    async def rebalance(self, vhost_pattern: str, queue_pattern: str, strategy: str) -> Sequence[Share]:
         """Spread the leaders of the mirrored queues that match over the nodes, and tell how they are spread then."""
 
     def critical(self) -> Sequence[Queue]:

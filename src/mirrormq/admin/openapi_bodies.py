@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from mirrormq.cluster.rebalance import STRATEGIES
+
 Schema = dict[str, Any]
 TEXT: Final = {"type": "string"}
 WHOLE: Final = {"type": "integer"}
@@ -30,7 +32,8 @@ BODIES: Final[dict[str, Schema]] = {
     "PUT /api/cluster-name": _body("name", name=TEXT),
     "POST /api/definitions": _DEFINITIONS,
     "POST /api/definitions/{vhost}": _DEFINITIONS,
-    "POST /api/rebalance/queues": _body(vhost_pattern=TEXT, queue_pattern=TEXT, tell=FLAG),
+    "POST /api/rebalance/queues": _body(
+        vhost_pattern=TEXT, queue_pattern=TEXT, strategy={"type": "string", "enum": list(STRATEGIES)}, tell=FLAG),
     "PUT /api/exchanges/{vhost}/{name}": _body(type=TEXT, durable=FLAG, auto_delete=FLAG, internal=FLAG, arguments=TABLE),
     "POST /api/exchanges/{vhost}/{name}/publish": _body(
         "properties", "routing_key", "payload", "payload_encoding", properties=TABLE, routing_key=TEXT, payload=TEXT,
@@ -41,7 +44,7 @@ BODIES: Final[dict[str, Schema]] = {
         "action", action={"type": "string", "enum": ["requeue", "discard"]}),
     "PUT /api/queues/{vhost}/{name}": _body(durable=FLAG, auto_delete=FLAG, arguments=TABLE, node=TEXT),
     "POST /api/queues/{vhost}/{name}/actions": _body(
-        "action", action={"type": "string", "enum": ["sync", "cancel_sync"]}, tell=FLAG),
+        "action", action={"type": "string", "enum": ["sync", "cancel_sync", "move"]}, node=TEXT, tell=FLAG),
     "POST /api/queues/{vhost}/{name}/get": _body(
         "count", "ackmode", "encoding", count=WHOLE, truncate=WHOLE, encoding={"type": "string", "enum": ["auto", "base64"]},
         ackmode={"type": "string", "enum": ["ack_requeue_true", "ack_requeue_false", "reject_requeue_true",

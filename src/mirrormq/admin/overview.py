@@ -13,6 +13,7 @@ from mirrormq.admin.listing import answer_one
 from mirrormq.admin.totals import overview_figures
 from mirrormq.broker.exchange import TYPES
 from mirrormq.broker.handshake import COMPATIBLE_VERSION
+from mirrormq.cluster.rebalance import QUEUES, STRATEGIES
 
 DESCRIPTIONS: Final = {
     "x-consistent-hash": "Consistent Hashing Exchange", "x-modulus-hash": "Modulus Hashing Exchange",
@@ -111,7 +112,10 @@ async def rebalance(call: Call) -> Answer:
             re.compile(pattern)
         except (re.error, TypeError, RecursionError, OverflowError):
             raise bad_request(["invalid_regexp", pattern]) from None
-    shares = await call.state.mirrors.rebalance(*patterns)
+    strategy = call.body.get("strategy", QUEUES)
+    if strategy not in STRATEGIES:
+        raise bad_request(["unknown strategy", strategy])
+    shares = await call.state.mirrors.rebalance(patterns[0], patterns[1], strategy)
     if not call.boolean("tell", default=False):
         return done()
     return Answer(200, [share._asdict() for share in shares])

@@ -138,7 +138,7 @@ def mirror_fields(ring: Ring | None) -> Json:
     row: Json = {"recoverable_slaves": list(ring.recoverable), "slave_nodes": list(ring.mirrors),
                  "synchronised_slave_nodes": list(ring.in_sync), "ring": _ring(ring)}
     synced = [learner.synced for learner in ring.learners if learner.synced is not None]
-    return row | {"sync_messages": min(synced)} if synced else row
+    return row | {"state": "syncing", "sync_messages": min(synced)} if synced else row
 
 
 def _ring(ring: Ring) -> Json:

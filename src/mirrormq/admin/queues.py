@@ -22,7 +22,7 @@ from mirrormq.node.patience import StoreUnheard
 from mirrormq.wire.errors import AMQPError
 from mirrormq.wire.methods import Method, QueueDeclare, QueueDelete, QueuePurge
 
-ACTIONS = ("sync", "cancel_sync")
+ACTIONS = ("sync", "cancel_sync", "move")
 
 
 def _one(call: Call) -> Queue:
@@ -166,9 +166,12 @@ async def act_for_other(what: str, state: State, about: Json) -> Json:
 
 
 async def act_on_queue(call: Call) -> Answer:
-    """RabbitMQ answers nothing, whatever came of it; `tell` asks for the word that its command line shows."""
+    """RabbitMQ answers nothing, whatever came of it; `tell` asks for the word that its command line shows. `move` is ours."""
     queue, action, mirrors = _one(call), call.need("action"), call.state.mirrors
     if action not in ACTIONS:
         raise bad_request(["unknown", action])
+    if action == "move":
+        await mirrors.move(queue, str(call.need("node")))
+        return done()
     result = await (mirrors.sync(queue) if action == "sync" else mirrors.cancel_sync(queue))
     return Answer(200, {"result": result}) if call.boolean("tell", default=False) else done()

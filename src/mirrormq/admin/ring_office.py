@@ -12,6 +12,7 @@ from mirrormq.admin.ring_view import Failover, Member, NoSuchItem, Placement, Qu
 from mirrormq.broker.forward.away import AwayQueue
 from mirrormq.broker.queue import Queue
 from mirrormq.mirror.holding import Holding
+from mirrormq.mirror.machine.backfill import is_ordered
 from mirrormq.node import quarantine_room
 from mirrormq.node.ring_orders import show
 from mirrormq.node.runtime import Runtime
@@ -58,8 +59,15 @@ class RingOffice:
             return NOT_MIRRORED if on else NOT_SYNCING
         return await self._runtime.orders.sync(front, on=on)
 
-    async def rebalance(self, vhost_pattern: str, queue_pattern: str) -> Sequence[Share]:
-        told = await self._runtime.orders.rebalance(vhost_pattern, queue_pattern)
+    async def move(self, queue: Queue, to: str) -> None:
+        front = self._front(queue)
+        if front is None or to not in front.holders:
+            raise ApiError(400, "bad_request", f"{to} has no copy of queue '{queue.name}' that is in sync")
+        if not await self._runtime.orders.move(front, to):
+            raise ApiError(503, "not_moved", f"{to} does not lead queue '{queue.name}': {front.home} could not hand over")
+
+    async def rebalance(self, vhost_pattern: str, queue_pattern: str, strategy: str) -> Sequence[Share]:
+        told = await self._runtime.orders.rebalance(vhost_pattern, queue_pattern, strategy)
         if isinstance(told, str):
             raise ApiError(400, "bad_request", told)
         return [Share(node, count) for node, count in sorted(told.items())]
@@ -113,7 +121,8 @@ def _learner(node: str, holding: Holding | None) -> Learner:
         return Learner(node)
     queue = holding.queue
     messages = 0 if queue is None else queue.backlog.count + queue.held
-    synced = None if point.whole else messages * max(0, point.filled - 1) // max(1, point.base)
+    is_filling = not point.whole and is_ordered(holding.state)
+    synced = messages * max(0, point.filled - 1) // max(1, point.base) if is_filling else None
     return Learner(node, max(0, holding.state.end - point.durable), 0, synced)
 
 

@@ -2,7 +2,8 @@
 
 Rules
  1. `all`: every member of the cluster. `exactly`: so many, first those that are mirrors already, oldest first. `nodes`:
-    those that are named; the leader stays if it is among them, or if nothing else is in sync.
+    those that are named; the leader stays if it is among them, or if nothing else is in sync. Whenever the lead is given away,
+    the order of the names is the order of preference.
  2. Nodes that are down do not count. But one that holds a copy and is still wanted keeps it, to catch up when it is back; with
     `exactly` only where nobody else can have one.
  3. Mirroring that the policy does not ask for ends: the leader goes on alone.
@@ -81,8 +82,15 @@ def desired(definition: Mapping[str, object], now: Standing, nodes: Nodes, pick:
         asynchronous=definition.get("ha-replication") == "async",
         promote_after_crash=after_failure == "always",
         promote_after_stop=after_stop == "always" and after_failure != "when-synced",
-        rate=rate, revision=revision,
+        rate=rate, revision=revision, order=_order(definition),
     )
+
+
+def _order(definition: Mapping[str, object]) -> tuple[str, ...]:
+    params = definition.get("ha-params")
+    if definition.get("ha-mode") == "nodes" and isinstance(params, list):
+        return tuple([str(name) for name in params])
+    return ()
 
 
 def _absent(definition: Mapping[str, object], now: Standing, nodes: Nodes, mirrors: int) -> list[str]:

@@ -4,7 +4,7 @@ Rules
  1. The new leader writes it when it serves: why it leads, where it and the others stood, what came back to be delivered again,
     and how long detecting, electing and serving took.
  2. The verdict is computed: nothing that was confirmed is missing if the new leader's log reaches as far as everything that any
-    survivor knows to be stable. The old leader's own log is compared too, when it is back: then the record is completed.
+    survivor knows to be stable. Where a leader that is gone may have confirmed more, alone, the verdict says that instead.
  3. The last records of each queue are kept; they go with the queue.
 """
 
@@ -54,7 +54,9 @@ class Audit:
             "elect_ms": round((state.now - lost_at) * 1000), "serve_ms": round((now - lost_at) * 1000),
             "vhost": holding.front.vhost, "queue": holding.front.name,
         }
-        record["lost"] = None if effect.forced else max(0, known_stable - state.end)
+        record["asynchronous"] = state.desired is not None and state.desired.asynchronous and former not in state.linked
+        is_open = effect.forced or record["asynchronous"]
+        record["lost"] = None if is_open else max(0, known_stable - state.end)
         record["verdict"] = verdict(record)
         self._news.append((holding.log_id, record))
         self._has_news.set()
@@ -91,6 +93,9 @@ class Audit:
 def verdict(record: Json) -> str:
     if record["forced"]:
         return "this leader was not in sync: what only the others had confirmed is missing until they return"
+    if record["asynchronous"]:
+        return (f"replication is asynchronous: {record['new_leader']} holds everything up to {record['end']}; what "
+                f"{record['old_leader']} confirmed beyond that is in quarantine when it is back")
     lost = record["lost"]
     return (f"{lost} confirmed messages lost: {record['new_leader']} holds everything up to {record['end']}, and up to "
             f"{record['known_stable']} is known to be confirmed")

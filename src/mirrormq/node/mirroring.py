@@ -80,7 +80,8 @@ class Mirroring(RingHost):
             view = view_from(record)
             if view.holds(self.rings.me):
                 recovered = found.get(log_id)
-                self.rings.hold(front, view, revision, is_fresh=False, is_amnesiac=is_new_disk and view.epoch > 1,
+                is_lost = is_new_disk and revision <= self._cluster.membership.entered_at
+                self.rings.hold(front, view, revision, is_fresh=False, is_amnesiac=is_lost,
                                 saved=None if recovered is None else recovered.since)
 
     def run(self) -> None:
@@ -370,7 +371,7 @@ def _same(one: Desired, other: Desired | None) -> bool:
 
 
 _WISHES: Final = ("members", "leader", "automatic", "min_in_sync", "asynchronous", "promote_after_crash", "promote_after_stop",
-                  "rate")
+                  "rate", "order")
 
 
 def _pick(names: Sequence[str], count: int) -> list[str]:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from mirrormq.broker.forward.away import AwayQueue
 from mirrormq.cluster.coordination import Absent, CoordinationError, Put
-from mirrormq.cluster.rebalance import QUEUES, Led, Move, plan
+from mirrormq.cluster.rebalance import CONNECTIONS, QUEUES, Led, Move, plan
 from mirrormq.mirror.holding import Holding
-from mirrormq.mirror.machine.backfill import is_wanted
+from mirrormq.mirror.machine.backfill import is_ordered
 from mirrormq.mirror.machine.inputs import HandOver, Sync
 from mirrormq.mirror.machine.state import LEADER, ROLES
 
@@ -60,6 +60,8 @@ class RingOrders:
         """This node is asked, perhaps by another."""
         holding = self._holdings.get(about["id"])
         what = about["do"]
+        if what == "clients":
+            return len(self._broker.connections)
         if what == "standpoint":
             return None if holding is None else standpoint(holding)
         if holding is None or holding.state.role != LEADER:
@@ -81,10 +83,9 @@ class RingOrders:
 
     def _sync(self, holding: Holding, *, on: bool) -> str:
         partial = [node for node, point in holding.state.learner_marks.items() if not point.whole]
-        if not on and not (partial and (holding.state.sync_asked or is_wanted(holding.state))):
+        if not on and not (partial and is_ordered(holding.state)):
             return NOT_SYNCING
         self._runtime.mirroring.rings.give(holding, Sync(on))
-        holding.state.sync_asked = on and bool(partial)
         self._broker.schedule()
         return OK
 
@@ -103,11 +104,12 @@ class RingOrders:
         self._broker.schedule()
         return await self._until_led_by(holding, to)
 
-    async def _until_led_by(self, holding: Holding, to: str) -> bool:
-        """A hand-over is a swap of the view; it is looked for, because many things may come between."""
+    async def _until_led_by(self, holding: Holding, to: str = "") -> bool:
+        """That node, or any other. A hand-over is a swap of the view; it is looked for, because many things may come between."""
         give_up = self._cluster.loop_time() + MOVING
         while self._cluster.loop_time() < give_up:
-            if holding.state.view.ring[0] == to:
+            leader = holding.state.view.ring[0]
+            if leader == to or (not to and leader != self._broker.node_name):
                 return True
             if holding.state.role == LEADER and not holding.state.handing:
                 return False
@@ -121,7 +123,7 @@ class RingOrders:
         for holding in able:
             self._runtime.mirroring.rings.give(holding, HandOver("", leave=False))
         self._broker.schedule()
-        await asyncio.gather(*(self._until_led_by(holding, holding.state.view.ring[1]) for holding in able))
+        await asyncio.gather(*(self._until_led_by(holding) for holding in able))
         return sorted(holding.front.name for holding in led if holding.state.role == LEADER)
 
     async def rebalance(self, vhosts: str = ".*", queues: str = ".*", strategy: str = QUEUES) -> dict[str, int] | str:
@@ -158,7 +160,16 @@ class RingOrders:
             if ring is not None:
                 messages = ring["messages"]
                 led.append(Led(front.log_id, f"{front.vhost} {front.name}", front.holders[0], front.holders[1:], messages))
-        return plan(led, self._open_nodes(), strategy, pick=secrets.choice)
+        clients = await self._clients() if strategy == CONNECTIONS else {}
+        return plan(led, self._open_nodes(), strategy, connections=clients, pick=secrets.choice)
+
+    async def _clients(self) -> dict[str, int]:
+        """How many each node has."""
+        nodes = self._open_nodes()
+        about = {"do": "clients", "id": 0}
+        told = await asyncio.gather(*(
+            self.answer(about) if node == self._broker.node_name else self._cluster.ask(node, QUESTION, about) for node in nodes))
+        return {node: count for node, count in zip(nodes, told, strict=True) if isinstance(count, int)}
 
     def shares(self, vhosts: str = ".*", queues: str = ".*") -> dict[str, int]:
         counts = dict.fromkeys(sorted(self._cluster.membership.running), 0)

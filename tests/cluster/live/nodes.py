@@ -19,7 +19,7 @@ class Node(ServerProcess):
     def __init__(self, directory: Path, name: str, coordination: str) -> None:
         self.name = name
         self.link_port = free_port()
-        self.line = ThreadedFaultProxy(("127.0.0.1", self.link_port))
+        self.line = ThreadedFaultProxy(("127.0.0.1", self.link_port), free_port())
         directory.mkdir(parents=True)
         super().__init__(directory, "--node-name", name, "--coordination", coordination, "--link-port", str(self.link_port),
                          "--config", str(directory / "node.conf"))
@@ -28,6 +28,15 @@ class Node(ServerProcess):
         self.line.__enter__()
         lines = ["cluster.advertised_host = 127.0.0.1", f"cluster.advertised_port = {self.line.address[1]}"]
         (self.directory / "node.conf").write_text("\n".join(lines) + "\n")
+
+    def start(self) -> None:
+        self.line.listen()
+        super().start()
+
+    def kill(self) -> None:
+        """kill -9. Nobody listens at its line either, so that the others know at once that it is gone."""
+        self.line.deafen()
+        super().kill()
 
     def close(self) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -59,8 +68,10 @@ class Node(ServerProcess):
 
 
 class Nodes:
-    def __init__(self, directory: Path, count: int = 3, coordination: str = "", names: list[str] | None = None) -> None:
-        spec = coordination or f"sqlite:{directory / 'cluster.sqlite'}"
+    def __init__(self, directory: Path, count: int = 3, coordination: str = "", names: list[str] | None = None,
+                 configuration: str = "") -> None:
+        self.configuration = configuration
+        self.coordination = spec = coordination or f"sqlite:{directory / 'cluster.sqlite'}"
         self.names = names or [f"rabbit{number}@localhost" for number in range(1, count + 1)]
         self.nodes = [Node(directory / name, name, spec) for name in self.names]
 
@@ -73,6 +84,8 @@ class Nodes:
     def start(self) -> None:
         for node in self.nodes:
             node.open()
+            with (node.directory / "node.conf").open("a") as file:
+                file.write(self.configuration)
             node.start()
         self.until_whole()
 
@@ -90,10 +103,10 @@ class Nodes:
 
 
 @contextlib.contextmanager
-def running(directory: Path, count: int = 3, coordination: str = "") -> Iterator[Nodes]:
-    nodes = Nodes(directory, count, coordination)
-    nodes.start()
+def running(directory: Path, count: int = 3, coordination: str = "", configuration: str = "") -> Iterator[Nodes]:
+    nodes = Nodes(directory, count, coordination, configuration=configuration)
     try:
+        nodes.start()
         yield nodes
     finally:
         nodes.stop()

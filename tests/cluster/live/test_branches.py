@@ -25,19 +25,11 @@ LONG = 60.0
 class Lonely(Nodes):
     """Three nodes, of which one reaches etcd by a line of its own."""
 
-    def __init__(self, directory: Path, spec: str, line: ThreadedFaultProxy) -> None:
-        super().__init__(directory, count=CUT, coordination=spec)
+    def __init__(self, directory: Path, spec: str, line: ThreadedFaultProxy, mode: str = "autoheal") -> None:
+        super().__init__(directory, count=CUT, coordination=spec, configuration=f"cluster_partition_handling = {mode}\n")
         self.etcd_line = line
         self.names.append(f"rabbit{CUT + 1}@localhost")
         self.nodes.append(Node(directory / self.names[CUT], self.names[CUT], f"etcd:http://127.0.0.1:{line.address[1]}"))
-
-    def start(self) -> None:
-        for node in self.nodes:
-            node.open()
-            with (node.directory / "node.conf").open("a") as file:
-                file.write("cluster_partition_handling = autoheal\n")
-            node.start()
-        self.until_whole()
 
     def cut(self) -> None:
         self.nodes[CUT].line.cut()
@@ -48,20 +40,25 @@ class Lonely(Nodes):
         self.nodes[CUT].line.heal()
 
 
-@pytest.fixture(scope="module")
-def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lonely]:
-    directory = Path(tmp_path_factory.mktemp("branches"))
+@contextmanager
+def lonely(directory: Path, mode: str) -> Iterator[Lonely]:
     with etcd_cluster(directory / "etcd", size=1) as etcd:
         port = int(etcd.members[0].url.rpartition(":")[2])
         with ThreadedFaultProxy(("127.0.0.1", port)) as line:
-            nodes = Lonely(directory, etcd.spec, line)
-            nodes.start()
-            nodes[0].set_policy("/", "all", "^ha-", {"ha-mode": "all"}, apply_to="queues")
+            nodes = Lonely(directory, etcd.spec, line, mode)
             try:
+                nodes.start()
+                nodes[0].set_policy("/", "all", "^ha-", {"ha-mode": "all"}, apply_to="queues")
                 yield nodes
             finally:
                 nodes.heal()
                 nodes.stop()
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lonely]:
+    with lonely(tmp_path_factory.mktemp("branches"), "autoheal") as nodes:
+        yield nodes
 
 
 @contextmanager
@@ -115,7 +112,7 @@ def everything(node: Node, queue: str, count: int) -> dict[bytes, str]:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("leader", [0, CUT])
+@pytest.mark.parametrize("leader", [pytest.param(0, marks=pytest.mark.chaos), CUT])
 def test_what_a_cut_off_node_confirmed_is_in_the_queue_when_it_is_healed(nodes: Lonely, leader: int) -> None:
     queue, lonely = f"ha-{leader}", nodes[CUT]
     declare(nodes, leader, queue)
@@ -134,6 +131,7 @@ def test_what_a_cut_off_node_confirmed_is_in_the_queue_when_it_is_healed(nodes: 
     eventually(lambda: "30 messages of amq.branch." + queue in lonely.log(), within=LONG)
 
 
+@pytest.mark.chaos
 @pytest.mark.timeout(300)
 def test_a_branch_survives_the_death_of_its_node(nodes: Lonely) -> None:
     queue, lonely = "ha-killed", nodes[CUT]

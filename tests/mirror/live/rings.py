@@ -83,7 +83,7 @@ def until_in_sync(nodes: Nodes, *queues: str, copies: int = 0, within: float = S
 
     def is_whole(node: Node, queue: str) -> bool:
         row = look(node, queue)
-        state = {key: row.get(key) for key in ("node", "slave_nodes", "synchronised_slave_nodes")}
+        state = {key: row.get(key) for key in ("node", "slave_nodes", "synchronised_slave_nodes", "ring", "state", "messages")}
         assert row.get("state") != "down", f"{queue} is down"
         assert len(row.get("slave_nodes", [])) == len(row.get("synchronised_slave_nodes", [])) == wanted, json.dumps(state)
         return True

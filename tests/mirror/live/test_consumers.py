@@ -12,12 +12,15 @@ from typing import Any
 
 import pika
 import pytest
+from pika import spec
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import AMQPError, ChannelClosedByBroker, NackError
 
 from cluster.live.nodes import Nodes, running
+from compat.rawclient import RawClient
 from compat.support import quote
 
+from .inbox import Inbox
 from .rings import PERSISTENT, connect, count, declare, eventually, leader_of, mirror, publish, until_in_sync
 
 pytestmark = pytest.mark.timeout(180)
@@ -77,45 +80,6 @@ def made(nodes: Nodes, queue: str, *bodies: bytes, arguments: dict[str, Any] | N
     return channel_on(nodes)
 
 
-class Inbox:
-    """A consumer that keeps what it gets and acknowledges nothing by itself."""
-
-    def __init__(self, channel: BlockingChannel, queue: str, *, prefetch: int = 0, **options: Any) -> None:
-        self.channel = channel
-        self.got: list[tuple[bytes, bool, int]] = []        # body, redelivered, tag
-        self.cancelled: list[str] = []
-        self.tags: set[str] = set()
-        channel.add_on_cancel_callback(lambda frame: self.cancelled.append(frame.method.consumer_tag))
-        if prefetch:
-            channel.basic_qos(prefetch_count=prefetch)
-        self.tag = channel.basic_consume(queue, self._take, **options)
-
-    def _take(self, _channel: BlockingChannel, method: Any, _properties: Any, body: bytes) -> None:
-        self.got.append((body, method.redelivered, method.delivery_tag))
-        self.tags.add(method.consumer_tag)
-
-    @property
-    def bodies(self) -> list[bytes]:
-        return [body for body, _, _ in self.got]
-
-    def until(self, wanted: Callable[[], bool], within: float = 15.0) -> None:
-        def look() -> bool:
-            self.channel.connection.process_data_events(time_limit=0.02)
-            return wanted()
-
-        try:
-            eventually(look, within=within)
-        except AssertionError:
-            raise AssertionError(f"got {self.got}, cancelled {self.cancelled}") from None
-
-    def until_bodies(self, *bodies: bytes) -> None:
-        self.until(lambda: self.bodies == list(bodies))
-
-    def rest(self, seconds: float = 0.5) -> None:
-        """Let come what comes."""
-        self.channel.connection.process_data_events(time_limit=seconds)
-
-
 def test_a_consumer_goes_on_under_its_tag_and_unacked_messages_come_back_in_place_redelivered(nodes: Nodes, lose: Lose) -> None:
     inbox = Inbox(made(nodes, "ha.consume", b"1", b"2", b"3", b"4"), "ha.consume", prefetch=2)
     inbox.until_bodies(b"1", b"2")
@@ -152,6 +116,37 @@ def test_a_consumer_that_asked_for_it_is_cancelled_at_a_failover(nodes: Nodes, l
     inbox.until(lambda: inbox.cancelled == [inbox.tag])
     other.until_bodies(b"1")
     assert other.got[0][1]
+
+
+def test_a_client_that_knows_no_cancels_keeps_its_consumers_and_hears_of_nothing_else(nodes: Nodes, lose: Lose) -> None:
+    made(nodes, "ha.silent", b"1")
+    client = RawClient("127.0.0.1", nodes[0].port)
+    try:
+        client.handshake(properties={"product": "old", "capabilities": {}})
+        client.open_channel()
+        for tag, arguments in (("plain", {}), ("asked", {"x-cancel-on-ha-failover": True})):
+            client.call(1, spec.Basic.Consume(queue="ha.silent", consumer_tag=tag, arguments=arguments), spec.Basic.ConsumeOk)
+            if tag == "plain":
+                assert client.expect_message(spec.Basic.Deliver).body == b"1"
+        lose("ha.silent")
+        again = client.expect_message(spec.Basic.Deliver)
+        assert (again.method.consumer_tag, again.method.redelivered, again.body) == ("plain", True, b"1")
+        publish(nodes[1], "ha.silent", b"2", b"3")
+        got = [client.expect_message(spec.Basic.Deliver) for _ in range(2)]
+        assert [(each.method.consumer_tag, each.body) for each in got] == [("plain", b"2"), ("plain", b"3")]
+        assert client.alive()
+    finally:
+        client.close()
+
+
+def test_transient_messages_outlive_the_leader(nodes: Nodes, lose: Lose) -> None:
+    channel = made(nodes, "ha.light", b"1")
+    channel.basic_publish("", "ha.light", b"2", pika.BasicProperties(delivery_mode=1))
+    declare(nodes[2], "ha.lighter", durable=False)
+    publish(nodes[0], "ha.lighter", b"3")
+    lose("ha.light")
+    assert [channel.basic_get("ha.light", auto_ack=True)[2] for _ in range(2)] == [b"1", b"2"]
+    assert channel.basic_get("ha.lighter", auto_ack=True)[2] == b"3"
 
 
 def test_acks_of_an_older_leadership_acknowledge_nothing(nodes: Nodes, lose: Lose) -> None:
@@ -273,10 +268,12 @@ def test_dead_letters_of_rejects_reach_a_mirrored_queue_across_failovers(nodes: 
     eventually(is_buried)
 
 
-@pytest.mark.parametrize("overflow", ["drop-head", "reject-publish"])
+@pytest.mark.parametrize("overflow", ["drop-head", "reject-publish", "reject-publish-dlx"])
 def test_a_length_limit_holds_across_a_failover(nodes: Nodes, lose: Lose, overflow: str) -> None:
     queue = f"ha.limit.{overflow}"
-    channel = made(nodes, queue, b"1", b"2", b"3", arguments={"x-max-length": 3, "x-overflow": overflow})
+    declare(nodes[0], "ha.refused")
+    letters = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "ha.refused"} if overflow.endswith("dlx") else {}
+    channel = made(nodes, queue, b"1", b"2", b"3", arguments={"x-max-length": 3, "x-overflow": overflow, **letters})
     lose(queue)
     if overflow == "drop-head":
         channel.basic_publish("", queue, b"4", PERSISTENT)
@@ -285,6 +282,8 @@ def test_a_length_limit_holds_across_a_failover(nodes: Nodes, lose: Lose, overfl
             channel.basic_publish("", queue, b"4", PERSISTENT)
     left = [b"2", b"3", b"4"] if overflow == "drop-head" else [b"1", b"2", b"3"]
     assert [channel.basic_get(queue, auto_ack=True)[2] for _ in range(3)] == left
+    if letters:
+        eventually(lambda: channel.basic_get("ha.refused", auto_ack=True)[2] == b"4")
 
 
 def test_an_exclusive_consumer_stays_the_only_one(nodes: Nodes, lose: Lose) -> None:

@@ -145,6 +145,21 @@ def test_killed_one_after_the_other_and_started_in_another_order(tmp_path: Path)
 
 
 @pytest.mark.chaos
+def test_partial_cuts_that_come_and_go(tmp_path: Path) -> None:
+    """The first and the second lose each other, then the first two and the third, in turn; both sides reach the store."""
+    with loaded(tmp_path) as (nodes, load):
+        for number in (1, 2) * 3:
+            nodes[number].line.cut()
+            eventually(lambda number=number: nodes[0].name not in nodes[number].sees(), within=30)
+            time.sleep(SECONDS / 6)
+            nodes[number].line.heal()
+            nodes.until_whole(60)
+        load.until_answered()
+        print(f"\n{load.finish()} confirmed")
+        load.must_have_no_copies(0, 1, 2)
+
+
+@pytest.mark.chaos
 def test_every_node_frozen_in_turn(tmp_path: Path) -> None:
     with loaded(tmp_path) as (nodes, load):
         for node in nodes:

@@ -6,6 +6,7 @@ MIRRORMQ_SYNC_MESSAGES says how many messages of 1 KiB the backlog has.
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from typing import Any
 
@@ -156,6 +157,40 @@ def test_a_mirror_that_was_away_gets_only_what_it_missed(nodes: Nodes) -> None:
     print(f"\n{bytes_sent} bytes on the returning node's links for 100 messages of 1 KiB, of {MANY + 100}")
     assert bytes_sent < 1 << 20, "much more than it missed, and less than the whole backlog"
     assert count(nodes[2], "missed") == MANY + 100
+
+
+@pytest.mark.parametrize("way", ["stop", pytest.param("kill", marks=pytest.mark.chaos)])
+def test_a_mirror_that_lost_its_disk_gets_everything_again_and_nothing_is_lost(nodes: Nodes, way: str) -> None:
+    queue = f"disk.{way}"
+    mirror(nodes[0], "disk", ha_sync_mode="automatic")
+    declare(nodes[0], queue)
+    until_in_sync(nodes, queue)
+    fill(nodes, queue, MANY)
+    getattr(nodes[2], way)()
+    shutil.rmtree(nodes[2].directory / "data" / "log")
+    publish(nodes[1], queue, b"%019d" % (MANY + 1))
+    nodes[2].start()
+    until_in_sync(nodes, queue)
+    mirror(nodes[0], "disk", ha_sync_mode="automatic", ha_mode="nodes", ha_params=[nodes[2].name])
+    eventually(lambda: standing(nodes[1], queue) == (nodes[2].name, [], []), within=30)
+    assert numbers_of(nodes, queue) == list(range(1, MANY + 2))
+
+
+@pytest.mark.chaos
+def test_all_are_killed_and_one_without_its_disk_starts_first_and_does_not_lead(nodes: Nodes) -> None:
+    """It led before, and leaves that to those who have the messages."""
+    mirror(nodes[0], "bare", ha_sync_mode="automatic")
+    declare(nodes[2], "bare")
+    until_in_sync(nodes, "bare")
+    fill(nodes, "bare", MANY)
+    for node in nodes:
+        node.kill()
+    shutil.rmtree(nodes[2].directory / "data" / "log")
+    for number in (2, 0, 1):
+        nodes[number].start()
+    eventually(lambda: leader_of(nodes[0], "bare") in (nodes[0].name, nodes[1].name), within=60)
+    until_in_sync(nodes, "bare")
+    assert numbers_of(nodes, "bare") == list(range(1, MANY + 1))
 
 
 def carried(nodes: Nodes) -> int:

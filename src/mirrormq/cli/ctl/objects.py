@@ -14,6 +14,7 @@ Source = dict[str, Any]
 Column = Callable[[Source], object]
 """From a row of the API to a value."""
 DOWN: Final = "down"
+SYNCING: Final = "syncing"
 
 
 def _same(name: str) -> Column:
@@ -39,6 +40,10 @@ def _owner_pid(row: Source) -> str:
     return pid(row["node"], "connection", owner["name"]) if owner else ""
 
 
+def _state(row: Source) -> object:
+    return f"{{syncing, {row['sync_messages']}}}" if row.get("state") == SYNCING else row.get("state")
+
+
 def connection_pid(row: Source) -> str:
     return pid(row["node"], "connection", row["name"])
 
@@ -48,8 +53,9 @@ QUEUES: Final[dict[str, Column]] = _columns(
     "exclusive_consumer_tag", "head_message_timestamp", "memory", "message_bytes", "message_bytes_persistent",
     "message_bytes_ram", "message_bytes_ready", "message_bytes_unacknowledged", "messages", "messages_persistent",
     "messages_ram", "messages_ready", "messages_ready_ram", "messages_unacknowledged", "messages_unacknowledged_ram",
-    "name", "operator_policy", "single_active_consumer_tag", "state", "type", "vhost",
+    "name", "operator_policy", "single_active_consumer_tag", "type", "vhost",
 ) | {
+    "state": _state,
     "arguments": _arguments("arguments"), "effective_policy_definition": _arguments("effective_policy_definition"),
     "policy": lambda row: row.get("policy") or "", "disk_reads": lambda _: 0, "disk_writes": lambda _: 0,
     "pid": lambda row: pid(row["node"], "queue", row["vhost"], row["name"]),

@@ -91,10 +91,24 @@ def give_up_waiting(s: State) -> None:
         s.fill_until = NEVER
 
 
+def is_ordered(s: State) -> bool:
+    """At the leader: mirrors that lack messages are being synchronised."""
+    return s.sync_order > 0 or (s.sync_order == 0 and s.desired is not None and s.desired.automatic)
+
+
 def ask_learners(s: State, *, on: bool) -> None:
-    if s.role == LEADER:
+    if s.role == LEADER and s.view.learners:
+        s.sync_order = 1 if on else -1
+        s.sync_told.clear()
         for node in s.view.learners:
             s.send(node, SyncAsked(s.epoch, on))
+
+
+def ask_again(s: State, node: str) -> None:
+    """It may have been in another epoch when it was asked, or not there."""
+    if s.sync_order and node not in s.sync_told:
+        s.sync_told.add(node)
+        s.send(node, SyncAsked(s.epoch, s.sync_order > 0))
 
 
 def on_sync_asked(s: State, sender: str, asked: SyncAsked) -> None:

@@ -8,6 +8,8 @@ Rules
  3. A learner joins in two steps: first its mark counts, then, when it holds all that is stable, the view is swapped. Once that
     was proposed, its mark counts until the epoch is over, for nobody can take a proposal back.
  4. The policy's wishes come last: first who should be there is added, then who should not be there goes.
+ 5. Who gives the lead away gives it to the first in the policy's order. One that is about to be in sync is waited for, but not
+    one that nobody synchronises.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from __future__ import annotations
 from typing import Final
 
 from mirrormq.mirror.deadlines import ALONE, HANDOVER_LIMIT, HANDOVER_RETRY, JOIN_LIMIT, NEVER, TOGETHER
+from mirrormq.mirror.machine.backfill import is_ordered
 from mirrormq.mirror.machine.effects import Hold
 from mirrormq.mirror.machine.marks import count_stable
 from mirrormq.mirror.machine.records import Desired
@@ -110,7 +113,7 @@ def begin_hand_over(s: State, to: str, *, leave: bool) -> None:
 
 def _hand_over_step(s: State) -> None:
     others = [node for node in s.view.ring if node != s.me]
-    to = s.handing_to or (others[0] if others else "")
+    to = s.handing_to or _next_leader(s, others)
     if not to:
         if s.handing_leave and not s.view.stopped:
             words = f"{s.me} stops and no other member of {s.epoch} is in sync"
@@ -123,6 +126,14 @@ def _hand_over_step(s: State) -> None:
         gone = (s.me,) if s.handing_leave else ()
         words = f"{to} leads in epoch {s.epoch + 1} because {s.me} handed over"
         propose(s, (to, *rest, *stay), s.view.learners + gone, words)
+
+
+def _next_leader(s: State, others: list[str]) -> str:
+    order = s.desired.order if s.desired is not None else ()
+    for node in order:
+        if node in others and node in s.linked:
+            return node
+    return others[0] if others else ""
 
 
 def call_off(s: State) -> None:
@@ -183,9 +194,8 @@ def _reconcile(s: State, desired: Desired) -> None:
     unwanted = [node for node in view.ring if node not in desired.members]
     if unwanted and _can_do_without(s, desired, len(unwanted)):
         _let_go(s, desired, unwanted)
-    elif _prefers_another(s, desired):
-        begin_hand_over(s, desired.leader, leave=False)
-        _hand_over_step(s)
+    elif desired.leader:
+        _move(s, _heir(s, desired))
 
 
 def _can_do_without(s: State, desired: Desired, unwanted: int) -> bool:
@@ -201,13 +211,33 @@ def _let_go(s: State, desired: Desired, unwanted: list[str]) -> None:
         names = " and ".join([node for node in unwanted if node != s.me])
         propose(s, ring, s.view.learners, f"{names} no longer a mirror because the policy says so")
     elif s.now >= s.hand_again_at:
-        begin_hand_over(s, desired.leader if desired.leader in ring else "", leave=True)
+        heir = _heir(s, desired)
+        begin_hand_over(s, heir if heir in ring else "", leave=True)
         _hand_over_step(s)
 
 
-def _prefers_another(s: State, desired: Desired) -> bool:
-    leader = desired.leader
-    return leader != s.me and leader in s.view.ring and leader in s.linked and s.now >= s.hand_again_at
+def _heir(s: State, desired: Desired) -> str:
+    """Who is to lead after this node; nobody yet while one that comes first is still coming."""
+    for node in desired.order:
+        if node == s.me or (node in s.view.ring and node in s.linked):
+            return node
+        if _is_coming(s, desired, node):
+            return ""
+    return desired.leader
+
+
+def _is_coming(s: State, desired: Desired, node: str) -> bool:
+    """It will be in sync soon, as far as this node knows."""
+    if node not in desired.members or node not in s.linked or node in s.slow or node in s.leaving:
+        return False
+    standpoint = s.learner_marks.get(node)
+    return is_ordered(s) or standpoint is None or standpoint.whole
+
+
+def _move(s: State, to: str) -> None:
+    if to and to != s.me and to in s.view.ring and to in s.linked and s.now >= s.hand_again_at:
+        begin_hand_over(s, to, leave=False)
+        _hand_over_step(s)
 
 
 def sentence(s: State) -> str:

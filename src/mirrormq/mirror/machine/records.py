@@ -61,21 +61,23 @@ class Batch:
 class Desired:
     """What the policy wants of the queue, as of now. Every node works it out and gives it to its machine; the leader acts on it.
 
-    members: who should hold it. leader: who should lead, "" if nobody in particular. revision: of the store, grows.
+    members: who should hold it. leader: who should lead, "" if nobody in particular. order: names from the most preferred leader,
+    for when the lead is given away; nobody loses it because of them. revision: of the store, grows.
     """
 
     __slots__ = (
-        "asynchronous", "automatic", "leader", "members", "min_in_sync", "promote_after_crash", "promote_after_stop", "rate",
-        "revision",
+        "asynchronous", "automatic", "leader", "members", "min_in_sync", "order", "promote_after_crash", "promote_after_stop",
+        "rate", "revision",
     )
 
     def __init__(
         self, members: tuple[str, ...], leader: str = "", automatic: bool = True, min_in_sync: int = 1,
         asynchronous: bool = False, promote_after_crash: bool = False, promote_after_stop: bool = False, rate: int = 0,
-        revision: int = 0,
+        revision: int = 0, order: tuple[str, ...] = (),
     ) -> None:
         self.members: tuple[str, ...] = members
         self.leader: str = leader
+        self.order: tuple[str, ...] = order
         self.automatic: bool = automatic
         self.min_in_sync: int = min_in_sync
         self.asynchronous: bool = asynchronous

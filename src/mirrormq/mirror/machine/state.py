@@ -134,6 +134,8 @@ class State:
         # the candidate's
         self.orphaned_at: float = NEVER         # when nobody before it in the line could be seen any more
         # the learner's full sync
+        self.sync_order: int = 0                # the leader's: an operator has asked for it (1), or cancelled it (-1)
+        self.sync_told: set[str] = set()        # the leader's: learners that have heard of it in this epoch
         self.sync_asked: bool = False
         self.sync_cancelled: bool = False
         self.fill_base: int = 0                 # the base that the position below belongs to

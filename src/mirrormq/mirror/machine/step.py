@@ -72,6 +72,8 @@ from mirrormq.mirror.machine.views import adopt, report_reach, tell_barred
 def step(s: State, given: Input, now: float) -> list[Effect]:
     s.now = now
     s.out = []
+    if now >= s.wake_at:
+        s.undecided = True      # a deadline has passed, and this input may have overtaken the tick for it
     if isinstance(given, Received):
         _received(s, given.sender, given.message)
     elif isinstance(given, Durable):
@@ -126,6 +128,7 @@ def _learner_mark(s: State, sender: str, mark: Mark) -> None:
         count_stable(s)
     if not mark.whole:
         backfill.tell_drained(s)
+        backfill.ask_again(s, sender)
     s.undecided = True
 
 
@@ -246,6 +249,7 @@ def _hand_over(s: State, given: HandOver) -> None:
 
 def _link_up(s: State, node: str) -> None:
     s.linked.add(node)
+    s.sync_told.discard(node)
     s.alone_at = NEVER
     s.leaving.discard(node)
     s.sent_durable = s.sent_received = -1

@@ -8,6 +8,7 @@ Rules
  3. The proposer keeps those behind it that it can reach, and makes learners of the others.
  4. A mirror that is not in sync takes over only where the policy says `always`, or an operator does. Otherwise it waits, and says
     for whom.
+ 5. A member whose disk was lost holds nothing: it leaves the ring to the others by itself, so that nobody waits for it.
 """
 
 from __future__ import annotations
@@ -26,8 +27,11 @@ def decide(s: State) -> None:
 
 
 def _as_member(s: State) -> None:
+    if s.amnesiac:
+        _step_aside(s)
+        return
     before = s.view.ring[: s.position]
-    if s.amnesiac or s.stopping or _anyone_first(s, before):
+    if s.stopping or _anyone_first(s, before):
         s.orphaned_at = NEVER
         return
     if s.position == 0 and not s.i_am_barred:
@@ -36,6 +40,13 @@ def _as_member(s: State) -> None:
         s.orphaned_at = s.now
     if s.now >= turn_of_member(s) and may_propose(s):
         _take_over(s, before)
+
+
+def _step_aside(s: State) -> None:
+    others = tuple([node for node in s.view.ring if node != s.me])
+    if others and may_propose(s):
+        reason = f"{s.me} has lost its disk and is no longer in sync since epoch {s.epoch + 1}"
+        propose(s, others, (*s.view.learners, s.me), reason)
 
 
 def _anyone_first(s: State, before: tuple[str, ...]) -> bool:

@@ -20,10 +20,13 @@ from mirrormq.mirror.machine.state import LEADER, LEARNER, MEMBER, OUTSIDE, Stat
 
 def adopt(s: State, view: View) -> None:
     led = s.role == LEADER
+    learned = s.role == LEARNER
     s.view = view
     s.epoch = view.epoch
     _forget_epoch(s)
     _take_place(s)
+    if learned and s.position >= 0:
+        s.amnesiac = False
     s.undecided = True
     if s.role == LEADER:
         _lead(s, led=led)
@@ -42,6 +45,7 @@ def _forget_epoch(s: State) -> None:
     s.sent_durable = s.sent_received = -1
     s.sessions.clear()
     s.learner_marks.clear()
+    s.sync_told.clear()
     s.joining = ""
     s.join_proposed = False
     s.deserted = False
@@ -78,6 +82,8 @@ def _lead(s: State, *, led: bool) -> None:
     s.bereft = False
     s.whole = True
     s.noted = 0
+    if not led or not s.view.learners:
+        s.sync_order = 0
     s.answered = s.answered if led else 0
     s.answered_received = s.answered_received if led else 0
     if led:
