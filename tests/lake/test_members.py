@@ -99,7 +99,7 @@ def test_members_that_agree_have_no_findings_and_what_is_planted_is_named(nodes:
         log.where("index NOT IN (5)")
         .unionByName(log.where("index = 7"))
         .selectExpr(*[f"CASE WHEN index = 9 THEN 'other' ELSE {name} END AS {name}" if name == "routing_key" else name
-                      for name in log.columns])  # fmt: skip
+                      for name in log.columns])
     )
     found = sorted((each.index, each.kind) for each in findings([compare(log, planted, "b")]))
     assert found == [(5, "missing on b"), (7, "doubled on b"), (9, "differs on b from its leader")]

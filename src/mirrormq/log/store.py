@@ -54,6 +54,7 @@ class Store:
         self.durable: int = 0
         self.pending_bytes: int = 0
         self.state_bytes: int = 0
+        self.retain_new: int = NEVER        # what a log that begins keeps until lives.retain() says something else
         self.commits: int = 0
         self.last_commit_seconds: float = 0.0
         self._queues: dict[int, QueueLog] = {}
@@ -114,6 +115,7 @@ class Store:
         queue = self._queues.get(queue_id)
         if queue is None:
             queue = self._queues[queue_id] = QueueLog(queue_id)
+            queue.retain_from = self.retain_new
         if queue.damage:
             raise QueueDamaged(queue.damage)
         assert first_index == queue.next_index, "a chunk must follow on the one before it"
@@ -139,6 +141,7 @@ class Store:
         queue = self._queues.get(snapshot.queue_id)
         if queue is None:
             queue = self._queues[snapshot.queue_id] = QueueLog(snapshot.queue_id)
+            queue.retain_from = self.retain_new
             queue.start_behind(snapshot.next_index - 1, snapshot.epoch)
         assert snapshot.next_index <= queue.next_index, "seal and append the queue's entries before its snapshot"
         self.log_state(queue, snapshot, SAME)

@@ -271,6 +271,11 @@ class LakeMirrors:
         for copy in self._source.copies():
             self._hold_queue(copy.log_id, copy.front, [mirror for mirror in mirrors if mirror.covers(copy.front)])
 
+    def expect(self) -> None:
+        """Often: while there are lake mirrors, a log that begins keeps everything until it is known whether somebody wants it."""
+        is_any = any(component == COMPONENT for component, _, _ in self._broker.parameters)
+        self._store.retain_new = 1 if is_any else NEVER
+
     def hold_one(self, queue: Queue) -> None:
         """At once: somebody who has just registered asks for this queue."""
         if queue.is_away or queue.keeps:
@@ -284,7 +289,7 @@ class LakeMirrors:
             if stored is not None and mirror.state(queue, now) == ACTIVE:
                 first = min(first, first_within(stored, mirror.next_index(log_id), mirror.limit(queue)))
         before = self._held.get(log_id, NEVER)
-        if first != before or first != NEVER:       # a log that is held anew has forgotten what it was told
+        if first != before or first != NEVER or (stored is not None and stored.retain_from != NEVER):
             self._source.retain(log_id, first)
             self._held[log_id] = first
             if before != NEVER and first > before:
