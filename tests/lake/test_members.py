@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from admin.support import ctl
 from cluster.live.nodes import Node, Nodes, running
 from compat.support import eventually
 from mirror.live.rings import channel_at, leader_of, mirror, named, others, until_in_sync
-from mirrormq.lake.client import LEADER, ONLY, Address, Feed, FeedClient
+from mirrormq.lake.client import LEADER, ONLY, Feed, FeedClient
 from mirrormq.lake.members import compare, verify_members
 from mirrormq.lake.mirror import Mirror
 from mirrormq.lake.ranges import range_of, read_range
@@ -19,7 +21,7 @@ from mirrormq.lake.schema import EVENTS
 from mirrormq.lake.tables import Place
 from mirrormq.lake.verify import findings, verify
 
-from .support import KEPT, entries, fill, quiet, settle
+from .support import KEPT, address_of, entries, fill, quiet, settle
 
 
 @pytest.fixture(scope="module")
@@ -27,10 +29,6 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
     with running(tmp_path_factory.mktemp("ring"), 3) as made:
         mirror(made[0], "m")
         yield made
-
-
-def address_of(*nodes: Node) -> Address:
-    return Address.parse(",".join(f"http://guest:guest@127.0.0.1:{node.http_port}" for node in nodes))
 
 
 def ring(nodes: Nodes, queue: str, count: int) -> Feed:
@@ -104,6 +102,20 @@ def test_members_that_agree_have_no_findings_and_what_is_planted_is_named(nodes:
     found = sorted((each.index, each.kind) for each in findings([compare(log, planted, "b")]))
     assert found == [(5, "missing on b"), (7, "doubled on b"), (9, "differs on b from its leader")]
     assert {each.kind for each in findings([compare(planted, log, "b")]) if each.index == 5} == {"only on b"}
+
+
+def test_a_plan_is_carried_out_by_rebalance(nodes: Nodes, tmp_path: Path) -> None:
+    feed = ring(nodes, "m.plan", 10)
+    to = feed.members[-1][0]
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps({"moves": [{"vhost": "/", "queue": "m.plan", "from": feed.node, "to": to, "entries": 10}]}))
+    done = ctl("-n", nodes[0].name, "rebalance", "all", "--plan", str(plan))
+    assert (done.code, "1 queues have moved" in done.out) == (0, True), done
+    eventually(lambda: leader_of(nodes[0], "m.plan") == to)
+    plan.write_text(json.dumps({"moves": [{"queue": "nothing", "to": to}]}))
+    done = ctl("-n", nodes[0].name, "rebalance", "all", "--plan", str(plan))
+    assert done.code != 0
+    assert "there is no mirrored queue 'nothing' in vhost '/'" in done.err + done.out
 
 
 @pytest.mark.chaos
