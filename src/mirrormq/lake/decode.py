@@ -17,6 +17,7 @@ from mirrormq.wire.errors import AMQPError
 from mirrormq.wire.properties import Properties, decode_properties
 
 BATCH_ROWS: Final = 20_000
+EVERYTHING: Final = 1 << 62
 PLAIN: Final = tuple(field.name for field in PROPERTIES)
 
 
@@ -33,11 +34,11 @@ class Decoder:
     def _fresh(self) -> Columns:
         return Columns(not self._wanted.isdisjoint(("body", "body_crc")))
 
-    def feed(self, data: bytes, upto: int) -> Iterator[pa.RecordBatch]:
+    def feed(self, data: bytes) -> Iterator[pa.RecordBatch]:
         """Batches that are full; what is left comes with the next or at the end."""
         at = 0
         while at < len(data):
-            at = self._columns.take(data, at, upto)
+            at = self._columns.take(data, at, EVERYTHING)
             if len(self._columns.index) >= BATCH_ROWS:
                 yield self.batch()
 

@@ -80,7 +80,7 @@ def read_range(client: FeedClient, part: Range, schema: pa.Schema, *, fail_on_da
                 raise
             at = loss.earliest or part.upto
             continue
-        yield from decoder.feed(data, part.upto)
+        yield from decoder.feed(data)
         at = decoder.next_index
     if decoder.rows:
         yield decoder.batch()

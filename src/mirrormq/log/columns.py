@@ -100,8 +100,11 @@ class Columns:
         epoch = chunk.epoch
         time_ms = chunk.time_ms
         origins: list[int] = []
-        while at < end and index < upto:
+        while at < end:
             kind = data[at]
+            if index >= upto and kind != ORIGIN:        # whose the messages are may stand behind all of them
+                at += entry_length(data, at)
+                continue
             if kind == ENQUEUE:
                 self._row(index, epoch, time_ms, kind, data[at + 1], 0, 1, None)
                 at = self._message(data, at)
