@@ -25,7 +25,8 @@ def rows(data: bytes, upto: int = UPTO) -> list[tuple[int, int | None, int | Non
     while at < len(data):
         at = columns.take(data, at, upto)
     assert columns.next_index == min(upto, 11)
-    return list(zip(columns.index, columns.publisher, columns.sequence, columns.body, strict=True))
+    assert (columns.starts, columns.firsts) == ([0], [1])
+    return list(zip(range(1, columns.rows + 1), columns.publisher, columns.sequence, columns.body, strict=True))
 
 
 def test_whose_a_message_is_does_not_depend_on_where_a_range_ends() -> None:
