@@ -123,7 +123,7 @@ def test_entries_that_are_gone_before_they_were_read_are_an_error(mirror: Mirror
         mirror._places([gone], None)  # type: ignore[arg-type]
 
 
-@pytest.mark.long
+@pytest.mark.chaos
 @pytest.mark.timeout(3600)
 def test_each_entry_is_in_the_table_once_whatever_is_killed(spark: Any, tmp_path: Path) -> None:
     """The job is killed KILLS times and the leader CRASHES times, and then a node is restarted, while clients publish, consume

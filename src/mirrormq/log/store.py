@@ -114,8 +114,7 @@ class Store:
         """Gather a chunk for the next commit. The first chunk of a queue starts at 1, unless a snapshot was put first."""
         queue = self._queues.get(queue_id)
         if queue is None:
-            queue = self._queues[queue_id] = QueueLog(queue_id)
-            queue.retain_from = self.retain_new
+            queue = self._queues[queue_id] = QueueLog(queue_id, self.retain_new)
         if queue.damage:
             raise QueueDamaged(queue.damage)
         assert first_index == queue.next_index, "a chunk must follow on the one before it"
@@ -140,8 +139,7 @@ class Store:
         """
         queue = self._queues.get(snapshot.queue_id)
         if queue is None:
-            queue = self._queues[snapshot.queue_id] = QueueLog(snapshot.queue_id)
-            queue.retain_from = self.retain_new
+            queue = self._queues[snapshot.queue_id] = QueueLog(snapshot.queue_id, self.retain_new)
             queue.start_behind(snapshot.next_index - 1, snapshot.epoch)
         assert snapshot.next_index <= queue.next_index, "seal and append the queue's entries before its snapshot"
         self.log_state(queue, snapshot, SAME)
