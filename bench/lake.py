@@ -6,7 +6,9 @@ Two nodes that mirror one queue of persistent messages of 200 bytes, all on one 
   consumer that writes Parquet with PyArrow from the same broker;
 - rows a second from the source into Spark's no-op sink, in one task, warm;
 - messages a second that a publisher with confirms gets through on the leader, alone and while Spark reads from the mirror, in
-  turn. Where both share few cores they take time from each other; so the leader's processor time for each message is told, too.
+  turn. The leader and the publisher have half of the cores, the mirror and Spark the other half, and Spark gives way to the
+  mirror: as if there were two machines. On few cores they disturb each other all the same; so the leader's processor time for
+  each message is told, too, at a fixed rate.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import threading
 import time
 import urllib.request
 from base64 import b64encode
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from statistics import median
 from typing import Any, Self
@@ -37,6 +39,7 @@ from processes import Failed, await_amqp, end, free_port, start
 BATCH = 20_000
 BODY = b"x" * 200
 PATIENCE = 120.0
+STEADY = 2000           # messages a second at which the leader's work for each is compared
 TICK = os.sysconf("SC_CLK_TCK")
 
 
@@ -60,6 +63,10 @@ class Member:
     @property
     def url(self) -> str:
         return f"http://guest:guest@127.0.0.1:{self.http_port}"
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def stop(self) -> None:
         end(self._process)
@@ -137,10 +144,11 @@ def measure(command: str, folder: Path, count: int, seconds: float) -> dict[str,
         leader.api("PUT", "/api/policies/%2F/all", policy)
         spark = session("bench", "local[2,3]", {"spark.driver.memory": "2g"})
         stack.callback(spark.stop)
-        return _figures(spark, leader, folder, count, seconds, command)
+        figures = flows(spark, leader, folder, count)
+        return figures | disturb(spark, leader, members[1], count, seconds, command)
 
 
-def _figures(spark: Any, leader: Member, folder: Path, count: int, seconds: float, command: str) -> dict[str, Any]:
+def flows(spark: Any, leader: Member, folder: Path, count: int) -> dict[str, Any]:
     mirror = Mirror(spark, Address.parse(leader.url), Place.at(str(folder / "lake")), task_rows=max(count // 8, 1000))
     fill(leader, "warm", 20_000)
     mirror.start()
@@ -153,10 +161,9 @@ def _figures(spark: Any, leader: Member, folder: Path, count: int, seconds: floa
     mirror.client.delete_mirror(mirror.name)
     source = read(spark, leader, "mirrors", count)
     rates = [timed(source, count) for _ in range(4)]
-    figures = {"rows": rows, "into Delta, rows/s": mirrored, "no-op sink, one task, rows/s": rates, "members": len(feed.members)}
-    figures |= disturb(spark, leader, count, seconds, command)
-    consumed = consume(leader, "orders", min(count // 4, 200_000), folder)
-    return figures | {"pika and PyArrow, rows/s": consumed, "ratio": mirrored / consumed}
+    consumed = consume(leader, "orders", min(count // 4, 100_000), folder)
+    return {"rows": rows, "members": len(feed.members), "no-op sink, one task, rows/s": rates, "into Delta, rows/s": mirrored,
+            "pika and PyArrow, rows/s": consumed, "ratio": mirrored / consumed}  # fmt: skip
 
 
 def read(spark: Any, leader: Member, nodes: str, count: int) -> Any:
@@ -192,40 +199,75 @@ class Reading:
         self._thread.join()
 
 
-def disturb(spark: Any, leader: Member, count: int, seconds: float, command: str) -> dict[str, Any]:
+def threads(root: int) -> list[int]:
+    """Of a process and all that descend from it."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+    family = {root}
+    while more := {pid for pid, parent in parents.items() if parent in family} - family:
+        family |= more
+    return [int(task.name) for pid in family for task in Path(f"/proc/{pid}/task").glob("*")]
+
+
+def confine(root: int, cores: set[int], nice: int = 0) -> None:
+    for thread in threads(root):
+        with suppress(OSError):
+            os.sched_setaffinity(thread, cores)
+            if nice:
+                os.setpriority(os.PRIO_PROCESS, thread, nice)
+
+
+def halves() -> tuple[set[int], set[int]]:
+    cores = sorted(os.sched_getaffinity(0))
+    return set(cores[: max(1, len(cores) // 2)]), set(cores[len(cores) // 2 :])
+
+
+def disturb(spark: Any, leader: Member, mirror: Member, count: int, seconds: float, command: str) -> dict[str, Any]:
     """Publishing alone, with Spark at the mirror, and with Spark at the leader, three times in turn."""
     ways = ("alone", "mirrors", "leader")
     rates: dict[str, list[float]] = {name: [] for name in ways}
     costs: dict[str, list[float]] = {name: [] for name in ways}
+    here, there = halves()
+    confine(leader.pid, here)
+    confine(mirror.pid, there)
+    java = spark.sparkContext._jvm.java.lang  # noqa: SLF001 - there is no other way to it
+    confine(int(java.ProcessHandle.current().pid()), there, 19)
     read_rows = 0
     for _ in range(3):
         for name in ways:
             with ExitStack() as stack:
                 reading = stack.enter_context(Reading(read(spark, leader, name, count), count)) if name != "alone" else None
-                rate, cost = publish(leader, seconds, command)
-            rates[name].append(rate)
-            costs[name].append(cost)
+                rates[name].append(publish(leader, seconds, command, 0, here)[0])
+                costs[name].append(publish(leader, seconds, command, STEADY, here)[1])
             read_rows += reading.rows if reading is not None and name == "mirrors" else 0
     found: dict[str, Any] = {"rows read from the mirror meanwhile": read_rows}
     for name in ways:
         found[f"published/s, {name}"] = rates[name]
-        found[f"leader's µs a message, {name}"] = costs[name]
+        found[f"leader's µs a message at {STEADY}/s, {name}"] = costs[name]
     found["published with a reader at the mirror"] = median(rates["mirrors"]) / median(rates["alone"])
     found["cost with a reader at the mirror"] = median(costs["mirrors"]) / median(costs["alone"])
+    found["cost with a reader at the leader"] = median(costs["leader"]) / median(costs["alone"])
     return found
 
 
-def publish(leader: Member, seconds: float, command: str) -> tuple[float, float]:
+def publish(leader: Member, seconds: float, command: str, rate: int, cores: set[int]) -> tuple[float, float]:
     """Messages a second with confirms, and microseconds of the leader's processor for each."""
     words = ["perf", "--json", "-h", f"amqp://127.0.0.1:{leader.port}", "-u", "published", "-x", "1", "-y", "1", "-s", "200"]
     words += ["-c", "256", "-q", "512", "-A", "64", "-f", "persistent", "-ad", "false", "-z", str(seconds), "--warmup", "1"]
+    words += ["-r", str(rate)] if rate else []
+    mine = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    process = subprocess.Popen([command, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    os.sched_setaffinity(0, mine)
     before = leader.seconds()
-    done = subprocess.run([command, *words], capture_output=True, text=True, timeout=seconds + 120, check=False)
-    if done.returncode:
-        raise Failed(f"mirrormq perf: {done.stderr.strip()}")
+    out, complaint = process.communicate(timeout=seconds + 120)
+    if process.returncode:
+        raise Failed(f"mirrormq perf: {complaint.strip()}")
     used = leader.seconds() - before
-    total = json.loads(done.stdout)["total"]
-    return total["confirmed_per_s"], used * 1e6 / max(1.0, total["confirmed_per_s"] * (seconds + 1))
+    confirmed = json.loads(out)["total"]["confirmed_per_s"]
+    return confirmed, used * 1e6 / max(1.0, confirmed * (seconds + 1))
 
 
 def show(figures: dict[str, Any]) -> str:
