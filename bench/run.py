@@ -58,9 +58,16 @@ class Contender(Protocol):
 @click.option("--no-management", is_flag=True, help="RabbitMQ without its management plugin (ours always has its API).")
 @click.option("--mirrormq", "command", metavar="PATH", help="The mirrormq command (default: beside this Python).")
 @click.option("--data", type=click.Path(path_type=Path), default=HERE.parent / ".data", help="Where brokers keep data.")
+@click.option("--lake", "is_lake", is_flag=True, help="Measure what Spark gets out of queues instead.")
+@click.option("--messages", type=click.IntRange(min=20_000), default=1_000_000, show_default=True, help="For --lake.")
 @click.option("--list", "listing", is_flag=True, help="List the scenarios.")
-def main(*, only: str | None, quick: bool, listing: bool, as_json: bool, mirrored: bool, **options: object) -> None:
+def main(
+    *, only: str | None, quick: bool, listing: bool, as_json: bool, mirrored: bool, is_lake: bool, messages: int, **options: object
+) -> None:
     """Measure MirrorMQ beside RabbitMQ; print a table of ratios, and write it to bench/results."""
+    if is_lake:
+        measure_lake(messages // 20 if quick else messages, as_json=as_json, **options)  # type: ignore[arg-type]
+        return
     scenarios = chosen(only or (MIRRORED if mirrored else None), quick=quick)
     if listing or not scenarios:
         for scenario in scenarios or chosen(None, quick=quick):
@@ -73,6 +80,20 @@ def main(*, only: str | None, quick: bool, listing: bool, as_json: bool, mirrore
     text, data = report.write(results, HERE / "results")
     show(results, as_json=as_json)
     click.echo(f"Written to {text} and {data.name}", err=True)
+
+
+def measure_lake(count: int, *, as_json: bool, seconds: float | None, command: str | None, data: Path, **_: object) -> None:
+    """Needs what `mirrormq lake` needs."""
+    import lake
+
+    program = command or str(Path(sys.executable).parent / "mirrormq")
+    data.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=data) as folder:
+        try:
+            figures = lake.measure(program, Path(folder), count, seconds or 8.0)
+        except Failed as error:
+            sys.exit(f"bench: {error}")
+    click.echo(json.dumps(figures) if as_json else lake.show(figures))
 
 
 class Bench:

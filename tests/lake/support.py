@@ -75,6 +75,11 @@ class Node(ServerProcess):
                 connection.close()
 
 
+def address_of(*nodes: ServerProcess) -> Address:
+    """Of a cluster, by several of its nodes."""
+    return Address.parse(",".join(f"http://guest:guest@{node.host}:{node.http_port}" for node in nodes))
+
+
 def start_node(directory: Path) -> Node:
     node = Node(directory)
     node.start()

@@ -5,21 +5,26 @@ from __future__ import annotations
 import os
 import random
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cluster.live.nodes import Nodes, running
 from compat.support import eventually
+from mirror.live.rings import leader_of, named, others, until_in_sync
+from mirror.live.rings import mirror as mirror_queues
 from mirrormq.lake import views
 from mirrormq.lake.errors import LakeError
+from mirrormq.lake.members import verify_members
 from mirrormq.lake.mirror import Mirror
 from mirrormq.lake.tables import Overtaken, Place, Table
 from mirrormq.lake.verify import verify
 
 from .job import kill_group, run_lake, running_job
 from .load import Load
-from .support import Node, fill, quiet, settle, start_node
+from .support import Node, address_of, fill, quiet, settle
 
 MESSAGES = int(os.environ.get("MIRRORMQ_LAKE_MESSAGES", "5000"))
 KILLS = int(os.environ.get("MIRRORMQ_LAKE_KILLS", "1"))
@@ -118,56 +123,78 @@ def test_entries_that_are_gone_before_they_were_read_are_an_error(mirror: Mirror
         mirror._places([gone], None)  # type: ignore[arg-type]
 
 
-@pytest.mark.long
+@pytest.mark.chaos
 @pytest.mark.timeout(3600)
 def test_each_entry_is_in_the_table_once_whatever_is_killed(spark: Any, tmp_path: Path) -> None:
-    """The job is killed KILLS times and the node CRASHES times, while clients publish, consume and acknowledge."""
+    """The job is killed KILLS times and the leader CRASHES times, and then a node is restarted, while clients publish, consume
+    and acknowledge."""
     dice = random.Random(11)
-    node = start_node(tmp_path)
     place = Place.at(str(tmp_path / "lake"))
-    load = Load(node, queues=10, count=MESSAGES, pause=0.2 if MESSAGES < 20_000 else 0.1)
-    words = ("mirror", "--lake", place.uri, "--url", node.lake_url(), "--sync-interval", "0.2", "--refresh-minutes", "0")
-    try:
-        load.start()
-        table = Table(place, "events")
-        for kill in range(KILLS):
-            with running_job(tmp_path / "job.log", *words) as job:
-                seen = table.load().version() if table.exists() else 0
-                eventually(lambda seen=seen: table.exists() and table.load().version() > seen + dice.randrange(3), within=200)
-                time.sleep(dice.random())
-                kill_group(job)
-            if kill < CRASHES:
-                node.crash()
-        load.join()
-        if CRASHES > 1:
-            node.restart()
-        check_lake(spark, node, place, load)
-    finally:
-        load.join(now=True)
-        node.stop()
+    table = Table(place, "events")
+    with running(tmp_path / "nodes", 3) as nodes:
+        mirror_queues(nodes[0], "load")
+        load = Load(nodes.nodes, queues=10, count=MESSAGES)
+        url = ",".join(address_of(*nodes).urls)
+        words = ("mirror", "--lake", place.uri, "--url", url, "--sync-interval", "0.2", "--refresh-minutes", "0")
+        try:
+            load.start()
+            eventually(lambda: len(load.published) == len(load.names), within=120)
+            until_in_sync(nodes, *load.names)
+            for kill in range(KILLS):
+                with running_job(tmp_path / "job.log", *words) as job:
+                    seen = table.load().version() if table.exists() else 0
+                    eventually(lambda seen=seen: table.exists() and table.load().version() > seen + dice.randrange(3), within=200)
+                    if kill < CRASHES:
+                        change_leader(nodes, load)
+                    time.sleep(dice.random())
+                    kill_group(job)
+            load.join()
+            if CRASHES > 1:
+                nodes[2].restart()
+                until_in_sync(nodes, *load.names, within=120)
+            check_lake(spark, nodes, place, load)
+        finally:
+            load.join(now=True)
 
 
-def check_lake(spark: Any, node: Node, place: Place, load: Load) -> None:
+def change_leader(nodes: Nodes, load: Load) -> None:
+    """Kill who leads most queues, wait until others lead them, and have it back."""
+    rows = nodes[0].api("GET", "/api/queues/%2F")
+    name = Counter(row["node"] for row in rows).most_common(1)[0][0]
+    victim = named(nodes, name)
+    watcher = others(nodes, name)[0]
+    with load.without_acknowledging():
+        victim.kill()
+        eventually(lambda: all(leader_of(watcher, queue) not in ("", name) for queue in load.names), within=120, every=0.2)
+    victim.start()
+    until_in_sync(nodes, *load.names, within=240)
+
+
+def check_lake(spark: Any, nodes: Nodes, place: Place, load: Load) -> None:
     """The last sync by a job of another process, then every address and every message is compared."""
-    mirror = Mirror(spark, node.address("/"), place)
+    mirror = Mirror(spark, address_of(*nodes), place)
     mirror.start()
     feeds = quiet(mirror.client)
     mirror.sync()
     assert mirror.sync().lag == 0
-    rows, found = verify(spark, place, node.address("/"))
-    assert [finding.sentence() for finding in found] == []
+    rows, found = verify(spark, place, address_of(*nodes))
+    held, unlike = verify_members(spark, address_of(*nodes))
+    assert [finding.sentence() for finding in found + unlike] == []
     frame = views.events(spark, place)
     total = frame.selectExpr("sum(count)").collect()[0][0]
     assert total == sum(feed.end - 1 for feed in feeds)
-    lives = views.messages(frame).select("queue", "body", "state").collect()
-    assert len(lives) == len({(row["queue"], bytes(row["body"])) for row in lives})
-    for name in load.names:
-        bodies = {bytes(row["body"]): row["state"] for row in lives if row["queue"] == name}
+    lives = views.messages(frame).select("queue", "body", "state").toArrow().to_pylist()
+    states: dict[str, dict[bytes, str]] = {name: {} for name in load.names}
+    for row in lives:
+        states[row["queue"]][row["body"]] = row["state"]
+    assert len(lives) == sum(len(bodies) for bodies in states.values())
+    for name, bodies in states.items():
         assert load.published[name] <= set(bodies) <= load.published[name] | load.doubtful[name]
         assert load.acknowledged[name] <= {body for body, state in bodies.items() if state == "acknowledged"}
         live = sum(state == "live" for state in bodies.values())
-        assert live == node.api("GET", f"/api/queues/%2F/{name}")["messages"]
-    print(f"{rows} entries, {len(lives)} messages, {KILLS} kills of the job, {CRASHES} of the node")
+        assert live == nodes[0].api("GET", f"/api/queues/%2F/{name}")["messages"]
+    print(f"{rows} entries in the lake, {held} compared on mirrors, {len(lives)} messages, {KILLS} kills of the job, "
+          f"{CRASHES} of the leader, {len(views.failovers(frame).collect())} changes of epoch")
 
 
 def test_the_command_mirrors_once_and_says_what_it_did(node: Node, vhost: str, channel: Any, tmp_path: Path) -> None:

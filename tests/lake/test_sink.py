@@ -44,7 +44,7 @@ def test_a_data_frame_is_published_with_its_properties(spark: Any, node: Node, v
 
 
 @pytest.mark.long
-def test_a_task_that_fails_and_is_retried_publishes_nothing_twice(
+def test_a_task_that_fails_and_a_batch_that_is_replayed_publish_nothing_twice(
     spark: Any, node: Node, vhost: str, channel: Any, tmp_path: Path
 ) -> None:
     declare(channel)
@@ -60,7 +60,8 @@ def test_a_task_that_fails_and_is_retried_publishes_nothing_twice(
     last = f"row {ROWS - 1}"
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "100")
     try:
-        write(bodies(spark).withColumn("body", fail_once("body")), node, vhost)
+        for _ in range(2):  # the second time as a batch that is replayed
+            write(bodies(spark).withColumn("body", fail_once("body")), node, vhost, jobId="job")
     finally:
         spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "20000")
     assert Path(marker).exists()

@@ -13,6 +13,8 @@ import pytest
 
 from compat.support import eventually
 from mirrormq.lake.errors import sentence_of
+from mirrormq.lake.options import read_options
+from mirrormq.lake.source import StreamReader
 
 from .support import Node, fill, patiently, quiet, settle
 
@@ -90,6 +92,27 @@ def test_faults_are_sentences(read: Reader, channel: Any, options: dict[str, str
     assert "\n" not in sentence_of(problem.value)
 
     assert re.search(sentence, sentence_of(problem.value))
+
+
+def test_a_trigger_takes_about_so_many_bytes(node: Node, vhost: str, channel: Any) -> None:
+    for part in range(12):
+        fill(channel, "t.1", 40, first=part * 40)
+    fill(channel, "t.2", 5)
+    client = node.client(vhost)
+    feeds = {feed.id: feed for feed in quiet(client)}
+    given = {"url": node.lake_url(), "vhost": vhost, "queues": "^t", "maxBytesPerTrigger": "9000"}
+    reader = StreamReader(read_options(given))
+    reader.prepareForTriggerAvailableNow()
+    at = reader.initialOffset()
+    steps = 0
+    while (end := reader.latestOffset(at, reader.getDefaultReadLimit())) != at:
+        sizes = [len(client.read(feed.name, feed.id, at[feed.id]["next"], end[feed.id]["next"])) for feed in feeds.values()
+                 if end[feed.id]["next"] > at[feed.id]["next"]]  # fmt: skip
+        assert sum(sizes) <= 12_000
+        at = end
+        steps += 1
+    assert steps > 3
+    assert {log_id: place["next"] for log_id, place in at.items()} == {feed.id: feed.end for feed in feeds.values()}
 
 
 def test_a_stream_reads_everything_once_and_finds_new_queues(

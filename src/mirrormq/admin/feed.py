@@ -1,13 +1,15 @@
 """The feed: queues' logs over HTTP, for those who follow them without consuming.
 
-    GET    /api/feed/{vhost}?pattern=REGEX                 the queues: id, node, earliest and end, lake mirrors
+    GET    /api/feed/{vhost}?pattern=REGEX                 the queues: id, node, members, earliest and end, lake mirrors
     GET    /api/feed/{vhost}/{name}?first=N&upto=M&wait=S  stable chunks as they are in the log, from index N on
     GET    /api/feed/{vhost}/{name}/at?time=MS             the index of what was written at that time or later
+    GET    /api/feed/{vhost}/{name}/span?first=N&bytes=B   the index before which there are about B bytes from index N on
     GET, PUT, DELETE  /api/lake-mirrors/{vhost}/{name}     a lake mirror: pattern, lease, how far it has read
 
 Rules
  1. Whoever may read a queue may follow it; no tag is needed.
- 2. Any node answers; one that does not hold the log sends the caller to the one that does (307).
+ 2. Any node answers. A mirror gives what it knows to be stable; whoever does not hold the log, or is asked for what it does not
+    know or has no more, sends the caller to the leader (307), whose word counts.
  3. Reading is done in slices of 256 KiB between which the loop goes on. A request is given at most 8 MiB. The global parameter
     `lake-feed-rate` limits what a node gives out to so many bytes a second.
  4. Entries that are gone are 410, with the first index that is left.
@@ -59,6 +61,8 @@ async def list_feeds(call: Call) -> Answer:
               if matcher.search(queue.name) and not queue.exclusive and may_read(call, vhost.name, queue.name)]
     told = await _figures(call, queues)
     rows = [_row(call, queue) | told.get(queue.name, {"state": "down"}) for queue in queues]
+    if call.query.get("copies") == "true":
+        await _add_copies(call, rows)
     return Answer(200, {"version": __version__, "format": FORMAT, "cluster": call.broker.cluster_name, "queues": rows})
 
 
@@ -72,8 +76,17 @@ def _matcher(pattern: str) -> re.Pattern[str]:
 def _row(call: Call, queue: Queue) -> Json:
     is_here = call.broker.serving(queue) is not None
     node = call.broker.node_name if is_here else queue.home
+    members = [{"node": each, "url": _url(call, each)} for each in _members(call, queue, node)]
     return {"name": queue.name, "vhost": queue.vhost, "id": f"{queue.log_id:x}", "node": node, "durable": queue.durable,
-            "url": "" if is_here else _url(call, node)}
+            "url": "" if is_here else _url(call, node), "members": members}
+
+
+def _members(call: Call, queue: Queue, leader: str) -> list[str]:
+    """Who can answer for the log, its leader first: the ring, as far as it is up."""
+    forwarding = call.broker.forwarding
+    front = forwarding.mirrored.get(queue.log_id)
+    ring = () if front is None else front.holders
+    return [leader, *(node for node in ring if node != leader and not forwarding.is_gone(node))]
 
 
 def _url(call: Call, node: str) -> str:
@@ -84,34 +97,64 @@ def _url(call: Call, node: str) -> str:
 
 
 async def _figures(call: Call, queues: list[Queue]) -> dict[str, Json]:
-    serving = call.broker.serving
-    own = figures_here(call.state, [queue.log_id for queue in queues if serving(queue) is not None])
+    """As their leaders tell; of a queue whose leader does not answer, as a mirror knows it."""
+    me, found = call.broker.node_name, dict[str, Json]()
+    leaders = {queue.log_id: me if call.broker.serving(queue) is not None else queue.home for queue in queues}
+    await _ask(call, leaders, found)
+    silent = [queue for queue in queues if str(queue.log_id) not in found]
+    mirrors = {queue.log_id: (_members(call, queue, leaders[queue.log_id])[1:] or [""]) for queue in silent}
+    await _ask(call, {log_id: me if me in nodes else nodes[0] for log_id, nodes in mirrors.items() if nodes[0]}, found)
+    return {queue.name: found[str(queue.log_id)] for queue in queues if str(queue.log_id) in found}
+
+
+async def _ask(call: Call, whom: dict[int, str], found: dict[str, Json]) -> None:
+    me = call.broker.node_name
     ids: dict[str, list[int]] = {}
-    for queue in queues:
-        if serving(queue) is None:
-            ids.setdefault(queue.home, []).append(queue.log_id)
+    for log_id, node in whom.items():
+        ids.setdefault(node, []).append(log_id)
+    found |= figures_here(call.state, ids.pop(me, []))
     answers = await asyncio.gather(*(call.runtime.cluster.ask(node, "feed", {"ids": wanted}) for node, wanted in ids.items()))
     for answer in answers:
-        own |= answer or {}
-    return {queue.name: own[str(queue.log_id)] for queue in queues if str(queue.log_id) in own}
+        found |= answer or {}
+
+
+async def _add_copies(call: Call, rows: list[Json]) -> None:
+    """What each member says of its own copy."""
+    for node in {member["node"] for row in rows for member in row["members"]}:
+        found: dict[str, Json] = {}
+        held = [row for row in rows if any(member["node"] == node for member in row["members"])]
+        await _ask(call, {int(row["id"], 16): node for row in held}, found)
+        for row in held:
+            figures = found.get(str(int(row["id"], 16)))
+            row.setdefault("copies", [])
+            if figures is not None:
+                row["copies"].append({"node": node, "earliest": figures["earliest"], "end": figures["end"]})
 
 
 def figures_here(state: State, ids: list[int]) -> dict[str, Json]:
-    """Of this node's own queues, by log id."""
+    """Of the logs that are here, by log id."""
     logs = state.runtime.logs
     found: dict[str, Json] = {}
     for log_id in ids:
-        queue = state.broker.queues_by_log.get(log_id)
+        queue, copy = state.broker.queues_by_log.get(log_id), logs.copy(log_id)
+        queue = queue or (None if copy is None else copy.front)
         if queue is not None:
             state.runtime.lake_mirrors.hold_one(queue)
             end = logs.stable_end(log_id)
             if end < queue.builder.next_index:
                 logs.settle(log_id)
             found[str(log_id)] = {
-                "state": "crashed" if queue.damage else "running", "earliest": min(logs.earliest(log_id), end), "end": end,
-                "epoch": queue.builder.epoch, "lake_mirrors": state.runtime.lake_mirrors.show(queue),
+                "state": _state(state, queue), "earliest": min(logs.earliest(log_id), end), "end": end,
+                "epoch": queue.builder.epoch if copy is None else copy.state.epoch,
+                "lake_mirrors": state.runtime.lake_mirrors.show(queue),
             }  # fmt: skip
     return found
+
+
+def _state(state: State, queue: Queue) -> str:
+    if queue.damage:
+        return "crashed"
+    return "settling" if state.runtime.logs.is_catching_up(queue.log_id) else "running"
 
 
 async def figures_for_other(state: State, about: Json) -> dict[str, Json]:
@@ -121,7 +164,7 @@ async def figures_for_other(state: State, about: Json) -> dict[str, Json]:
 # --- the log of one -----------------------------------------------------------------------------------------------------
 
 
-def _queue(call: Call, suffix: str = "") -> Queue:
+def _queue(call: Call, suffix: str = "", *, is_copy_enough: bool = False) -> Queue:
     """The queue of the path, if it is here and the caller may read it; raises a redirection where it is elsewhere."""
     vhost = call.vhost()
     name = call.args["name"]
@@ -131,21 +174,23 @@ def _queue(call: Call, suffix: str = "") -> Queue:
     if queue is None:
         raise ApiError(404, "not_found", f"no queue '{name}' in vhost '{vhost.name}'")
     here = call.broker.serving(queue)
-    if here is None:
+    if here is not None:
+        return here
+    if not is_copy_enough or call.runtime.logs.copy(queue.log_id) is None:
         send_to_home(call, queue, suffix)
-    return here
+    return queue
 
 
 def send_to_home(call: Call, queue: Queue, suffix: str) -> NoReturn:
     url = _url(call, queue.home)
-    if not url:
-        raise unavailable(f"node '{queue.home}', which has the log of queue '{queue.name}', is down")
+    if not url or queue.home == call.broker.node_name:
+        raise unavailable(f"node '{queue.home}', which has the log of queue '{queue.name}', is down or not ready")
     place = f"/api/feed/{quote(queue.vhost, safe='')}/{quote(queue.name, safe='')}{suffix}?{urlencode(call.query)}"
     raise ApiError(307, "elsewhere", f"the log is on node {queue.home}", {"location": url + place})
 
 
 async def read_feed(call: Call) -> Answer:
-    queue = _queue(call)
+    queue = _queue(call, is_copy_enough=True)
     wanted = call.query.get("id")
     if wanted is not None and wanted != f"{queue.log_id:x}":
         raise ApiError(410, "replaced", f"queue '{queue.name}' was deleted and declared anew: its log {wanted} is gone")
@@ -159,7 +204,8 @@ async def read_feed(call: Call) -> Answer:
         body = await _read(call, queue, first, min(end, upto), limit)
     await meter.take(len(body), call.broker.global_parameters.get(RATE))
     return Answer(200, body, {"content-type": CHUNKS, "x-mirrormq-end": str(end), "x-mirrormq-format": FORMAT,
-                              "x-mirrormq-queue-id": f"{queue.log_id:x}", "x-mirrormq-version": __version__})
+                              "x-mirrormq-queue-id": f"{queue.log_id:x}", "x-mirrormq-version": __version__,
+                              "x-mirrormq-node": call.broker.node_name})
 
 
 def _integer(call: Call, name: str, default: int) -> int:
@@ -183,9 +229,14 @@ async def _stable_end(call: Call, queue: Queue, first: int, wait: float) -> int:
 
 
 def _check_range(call: Call, queue: Queue, first: int, end: int) -> None:
+    logs = call.runtime.logs
+    if queue.is_away and (first > end or first < min(logs.earliest(queue.log_id), end)):
+        send_to_home(call, queue, "")
+    if logs.is_catching_up(queue.log_id) and first > end:
+        raise unavailable(f"queue '{queue.name}' has just changed its leader; try again")
     if first > end:
         raise ApiError(416, "beyond_end", f"the log of queue '{queue.name}' ends before index {end}, and {first} was asked for")
-    earliest = call.runtime.logs.earliest(queue.log_id)
+    earliest = logs.earliest(queue.log_id)
     if first < min(earliest, end):
         raise ApiError(410, "trimmed", f"entries {first} to {earliest - 1} of queue '{queue.name}' are gone from the log; "
                                        f"it begins at {earliest}", {"x-mirrormq-earliest": str(earliest)})
@@ -221,6 +272,12 @@ async def find_time(call: Call) -> Answer:
     queue = _queue(call, "/at")
     index = index_at(call.runtime.logs, queue.log_id, _integer(call, "time", 0))
     return Answer(200, {"index": index, "id": f"{queue.log_id:x}"})
+
+
+async def find_span(call: Call) -> Answer:
+    queue = _queue(call, "/span")
+    upto, size = call.runtime.logs.span(queue.log_id, max(1, _integer(call, "first", 1)), _integer(call, "bytes", MAX_BYTES))
+    return Answer(200, {"index": upto, "bytes": size, "id": f"{queue.log_id:x}"})
 
 
 # --- lake mirrors -------------------------------------------------------------------------------------------------------

@@ -63,5 +63,8 @@ class Mirrors(Protocol):
     async def rebalance(self, vhost_pattern: str, queue_pattern: str, strategy: str) -> Sequence[Share]:
         """Spread the leaders of the mirrored queues that match over the nodes, and tell how they are spread then."""
 
+    async def carry_out(self, moves: Sequence[tuple[str, str, str]]) -> Sequence[str]:
+        """Move leads: vhost, queue, to which node. A sentence for each that was not moved."""
+
     def critical(self) -> Sequence[Queue]:
         """Mirrored queues that would lose their only copy in sync if this node stopped now."""

@@ -33,7 +33,8 @@ BODIES: Final[dict[str, Schema]] = {
     "POST /api/definitions": _DEFINITIONS,
     "POST /api/definitions/{vhost}": _DEFINITIONS,
     "POST /api/rebalance/queues": _body(
-        vhost_pattern=TEXT, queue_pattern=TEXT, strategy={"type": "string", "enum": list(STRATEGIES)}, tell=FLAG),
+        vhost_pattern=TEXT, queue_pattern=TEXT, strategy={"type": "string", "enum": list(STRATEGIES)}, tell=FLAG,
+        moves={"type": "array", "items": TABLE}),
     "PUT /api/exchanges/{vhost}/{name}": _body(type=TEXT, durable=FLAG, auto_delete=FLAG, internal=FLAG, arguments=TABLE),
     "POST /api/exchanges/{vhost}/{name}/publish": _body(
         "properties", "routing_key", "payload", "payload_encoding", properties=TABLE, routing_key=TEXT, payload=TEXT,

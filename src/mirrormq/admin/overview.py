@@ -105,7 +105,9 @@ def list_attempts_by_source(_: Call) -> Answer:
 
 
 async def rebalance(call: Call) -> Answer:
-    """The body may narrow it down to some queues, and ask to be told how their leaders are spread then."""
+    """The body may narrow it down to some queues, and ask to be told how their leaders are spread then; or name the moves."""
+    if "moves" in call.body:
+        return await _carry_out(call, call.body["moves"])
     patterns = [call.body.get(name, ".*") for name in ("vhost_pattern", "queue_pattern")]
     for pattern in patterns:
         try:
@@ -119,6 +121,17 @@ async def rebalance(call: Call) -> Answer:
     if not call.boolean("tell", default=False):
         return done()
     return Answer(200, [share._asdict() for share in shares])
+
+
+async def _carry_out(call: Call, moves: object) -> Answer:
+    """`[{"vhost": "/", "queue": "orders", "to": "rabbit2@host"}]`, as `mirrormq lake report --plan` writes them."""
+    wanted: list[tuple[str, str, str]] = []
+    for move in moves if isinstance(moves, list) else [None]:
+        if not isinstance(move, dict) or not all(isinstance(move.get(key), str) for key in ("queue", "to")):
+            raise bad_request("each move has a 'queue', the node 'to' which its lead goes, and a 'vhost' unless that is '/'")
+        wanted.append((str(move.get("vhost", "/")), move["queue"], move["to"]))
+    left = await call.state.mirrors.carry_out(wanted)
+    return Answer(200, {"moved": len(wanted) - len(left), "left": list(left)})
 
 
 def reset_statistics(call: Call) -> Answer:

@@ -72,6 +72,12 @@ class RingOffice:
             raise ApiError(400, "bad_request", told)
         return [Share(node, count) for node, count in sorted(told.items())]
 
+    async def carry_out(self, moves: Sequence[tuple[str, str, str]]) -> Sequence[str]:
+        told = await self._runtime.orders.carry_out(moves)
+        if isinstance(told, str):
+            raise ApiError(400, "bad_request", told)
+        return told
+
     def critical(self) -> Sequence[Queue]:
         return self._runtime.orders.critical()
 

@@ -138,6 +138,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     ("GET", "/api/feed/{vhost}", known, feed.list_feeds),
     ("GET", "/api/feed/{vhost}/{name}", known, feed.read_feed),
     ("GET", "/api/feed/{vhost}/{name}/at", known, feed.find_time),
+    ("GET", "/api/feed/{vhost}/{name}/span", known, feed.find_span),
     ("POST", "/api/feed/{vhost}/{name}/publish", known, feed_publish.publish_run),
     ("GET", "/api/lake-mirrors/{vhost}", known, feed.list_mirrors),
     ("GET", "/api/lake-mirrors/{vhost}/{name}", known, feed.show_mirror),

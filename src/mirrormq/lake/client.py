@@ -1,6 +1,10 @@
 """Asking nodes for queues' logs: one connection that stays open, the next address where one does not answer.
 
 Used in Spark's driver and executors, so nothing but the standard library is needed, and an instance can be pickled.
+
+Every member of a ring has the same entries under the same addresses. So a log is read from the members in the order that is
+wished, mirrors first unless something else is said; one that does not answer, or does not have the entries yet, or no more, is
+passed over, and the next goes on at the same address. What the leader says counts.
 """
 
 from __future__ import annotations
@@ -21,6 +25,11 @@ FORMAT: Final = "1"
 PATIENCE: Final = 60.0  # seconds until a cluster of which no node answers counts as gone
 PAUSE: Final = 0.2
 TIMEOUT: Final = 60.0
+MEMBER_TIMEOUT: Final = 20.0  # for an answer of a member that can be passed over
+AVOID: Final = 30.0  # seconds for which a member that did not answer is not asked again
+MIRRORS: Final = "mirrors"
+LEADER: Final = "leader"
+ONLY: Final = "only:"  # before the name of a node: no other is asked
 BROKEN: Final = (OSError, http.client.HTTPException)
 
 
@@ -67,6 +76,22 @@ class Feed:
     end: int
     epoch: int
     durable: bool = True
+    members: tuple[tuple[str, str], ...] = ()  # node and address of each that is in sync, leader first
+    copies: tuple[tuple[str, int, int], ...] = ()  # if asked for: node, earliest and end of each member that answers
+
+    def places(self, nodes: str = MIRRORS, turn: int = 0) -> tuple[str, ...]:
+        """The members' addresses in the order in which they are to be asked: `nodes` is "mirrors", "leader", or names of nodes,
+        separated by commas, which come first. Mirrors take turns."""
+        if nodes.startswith(ONLY):
+            return tuple(url for node, url in self.members if node == nodes.removeprefix(ONLY))
+        leader, mirrors = list(self.members[:1]), list(self.members[1:])
+        if mirrors:
+            turn %= len(mirrors)
+            mirrors = mirrors[turn:] + mirrors[:turn]
+        order = leader + mirrors if nodes == LEADER else mirrors + leader
+        wished = [name.strip() for name in nodes.split(",")]
+        order.sort(key=lambda member: wished.index(member[0]) if member[0] in wished else len(wished))
+        return tuple(url for _, url in order if url)
 
 
 @dataclass(frozen=True)
@@ -84,9 +109,11 @@ class FeedClient:
         self.address = address
         self._connections: dict[str, http.client.HTTPConnection] = {}
         self._homes: dict[str, str] = {}  # path to the node that answered for it
+        self._avoided: dict[str, float] = {}  # until when a member is passed over
+        self.served_by: dict[str, int] = {}  # bytes of logs that each node has given
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"address": self.address, "_connections": {}, "_homes": {}}
+        return {"address": self.address, "_connections": {}, "_homes": {}, "_avoided": {}, "served_by": {}}
 
     def __del__(self) -> None:
         self.close()
@@ -98,8 +125,9 @@ class FeedClient:
 
     # --- what can be asked ------------------------------------------------------------------------------------------
 
-    def feeds(self, pattern: str = ".*") -> list[Feed]:
-        reply = self.ask("GET", self._path("feed"), {"pattern": pattern})
+    def feeds(self, pattern: str = ".*", *, with_copies: bool = False) -> list[Feed]:
+        query = {"pattern": pattern, "copies": "true"} if with_copies else {"pattern": pattern}
+        reply = self.ask("GET", self._path("feed"), query)
         told = reply.json()
         _check_format(str(told.get("format")), str(told.get("version")))
         return [
@@ -113,19 +141,50 @@ class FeedClient:
                 int(row.get("end", 0)),
                 int(row.get("epoch", 0)),
                 bool(row["durable"]),
+                tuple((member["node"], member["url"]) for member in row.get("members", ())),
+                tuple((copy["node"], int(copy["earliest"]), int(copy["end"])) for copy in row.get("copies", ())),
             )
             for row in told["queues"]
         ]
 
-    def read(self, feed_name: str, log_id: str, first: int, upto: int, *, max_bytes: int = 4 << 20, wait: int = 0) -> bytes:
-        """Chunks from `first` on, at most up to `upto`."""
+    def read(
+        self, feed_name: str, log_id: str, first: int, upto: int, *, max_bytes: int = 4 << 20, wait: int = 0,
+        places: tuple[str, ...] = (), is_only: bool = False,
+    ) -> bytes:  # fmt: skip
+        """Chunks from `first` on, at most up to `upto`, from the first of `places` that has them, or from whoever answers, unless
+        it `is_only` they that are asked."""
         query = {"first": first, "upto": upto, "max_bytes": max_bytes, "id": log_id, "wait": wait}
-        reply = self.ask("GET", self._path("feed", feed_name), query)
+        path = self._path("feed", feed_name)
+        reply = self._from_member(places, path, query)
+        if reply is None and is_only:
+            raise Away(f"{' '.join(places) or 'the node'} does not answer for entry {first} of queue '{feed_name}'")
+        reply = reply or self.ask("GET", path, query)
         _check_format(reply.headers.get("x-mirrormq-format", ""), reply.headers.get("x-mirrormq-version", "?"))
+        node = reply.headers.get("x-mirrormq-node", "")
+        self.served_by[node] = self.served_by.get(node, 0) + len(reply.body)
         return reply.body
+
+    def _from_member(self, places: tuple[str, ...], path: str, query: Mapping[str, object]) -> Reply | None:
+        target = f"{path}?{urlencode({**query, 'wait': 1})}"
+        for place in places:
+            if self._avoided.get(place, 0.0) > time.monotonic():
+                continue
+            try:
+                reply = self._request(place, "GET", target, None, MEMBER_TIMEOUT)
+            except BROKEN:
+                self._avoided[place] = time.monotonic() + AVOID
+                continue
+            if reply.status == 200 and reply.body:
+                return reply
+        return None
 
     def index_at(self, feed_name: str, time_ms: int) -> int:
         return int(self.ask("GET", self._path("feed", feed_name, "at"), {"time": time_ms}).json()["index"])
+
+    def span(self, feed_name: str, first: int, size: int) -> tuple[int, int]:
+        """Up to which index there are about so many bytes, and how many they are."""
+        told = self.ask("GET", self._path("feed", feed_name, "span"), {"first": first, "bytes": size}).json()
+        return int(told["index"]), int(told["bytes"])
 
     def publish(self, queue: str, publisher: str, first: int, run: bytes) -> dict[str, int]:
         """See mirrormq.admin.feed_publish."""
@@ -158,7 +217,7 @@ class FeedClient:
                     self._homes.pop(path, None)
                     problem = f"{urlsplit(base).netloc}: {str(fault) or type(fault).__name__}"
                     continue
-                if reply.status != 503:
+                if reply.status not in (307, 503):
                     return _checked(reply, self.address)
                 problem = _reason(reply)
             if time.monotonic() >= deadline:
@@ -181,10 +240,10 @@ class FeedClient:
             self._homes[path] = base
         return reply
 
-    def _request(self, base: str, method: str, target: str, body: bytes | None) -> Reply:
+    def _request(self, base: str, method: str, target: str, body: bytes | None, timeout: float = TIMEOUT) -> Reply:
         connection = self._connections.pop(base, None)
         is_used = connection is not None
-        connection = connection or _connect(base)
+        connection = connection or _connect(base, timeout)
         try:
             reply = self._exchange(connection, method, urlsplit(base).path + target, body)
         except BROKEN:
@@ -192,7 +251,7 @@ class FeedClient:
             if not is_used:
                 raise
             # The node may have closed a connection that was idle; a fresh one tells.
-            connection = _connect(base)
+            connection = _connect(base, timeout)
             try:
                 reply = self._exchange(connection, method, urlsplit(base).path + target, body)
             except BROKEN:
@@ -208,12 +267,12 @@ class FeedClient:
         return Reply(answer.status, {name.lower(): value for name, value in answer.getheaders()}, data)
 
 
-def _connect(base: str) -> http.client.HTTPConnection:
+def _connect(base: str, timeout: float) -> http.client.HTTPConnection:
     parts = urlsplit(base)
     host = parts.hostname or "localhost"
     if parts.scheme == "https":
-        return http.client.HTTPSConnection(host, parts.port, timeout=TIMEOUT, context=ssl.create_default_context())
-    return http.client.HTTPConnection(host, parts.port, timeout=TIMEOUT)
+        return http.client.HTTPSConnection(host, parts.port, timeout=timeout, context=ssl.create_default_context())
+    return http.client.HTTPConnection(host, parts.port, timeout=timeout)
 
 
 def _reason(reply: Reply) -> str:

@@ -124,6 +124,9 @@ def lake() -> None:
 @click.option(
     "--refresh-minutes", default=5.0, show_default=True, help="Between two refreshes of 'messages' and 'failovers'; 0 for never."
 )
+@click.option(
+    "--nodes", default="mirrors", show_default=True, metavar="WHICH", help="Who is read first: mirrors, leader, or nodes by name."
+)
 @click.option("--allow-data-loss", is_flag=True, help="Go on where entries are gone that were never read.")
 @click.option("--unregister", is_flag=True, help="Let the cluster forget the mirror afterwards: nothing is kept for it.")
 @plainly
@@ -139,6 +142,7 @@ def mirror(
     once: bool,
     lease_hours: float,
     refresh_minutes: float,
+    nodes: str,
     allow_data_loss: bool,
     unregister: bool,
 ) -> None:
@@ -150,7 +154,14 @@ def mirror(
     place = _place(lake, storage)
     _address(url, vhost)
     job = Mirror(
-        _spark(master), _address(url, vhost), place, name, queues, lease=int(lease_hours * 3_600_000), allow_loss=allow_data_loss
+        _spark(master),
+        _address(url, vhost),
+        place,
+        name,
+        queues,
+        lease=int(lease_hours * 3_600_000),
+        allow_loss=allow_data_loss,
+        nodes=nodes,
     )
     job.start()
     refreshed = [float("-inf")]
@@ -228,14 +239,19 @@ def restore(
 @click.option("--offline", is_flag=True, help="Look at the lake alone, not at the cluster.")
 @plainly
 def verify(lake: str, storage: tuple[str, ...], url: str, vhost: str, master: str, queues: str, offline: bool) -> None:
-    """Compare the lake with the logs and with itself; names each entry that is missing, doubled or different."""
+    """Compare the lake with the logs and with itself, and the members of rings with each other; names each entry that is missing,
+    doubled or different."""
+    from mirrormq.lake.members import verify_members
     from mirrormq.lake.verify import verify as compare
 
-    rows, found = compare(_spark(master), _place(lake, storage), None if offline else _address(url, vhost), queues)
-    for finding in found:
+    spark, address = _spark(master), None if offline else _address(url, vhost)
+    rows, found = compare(spark, _place(lake, storage), address, queues)
+    held, unlike = (0, []) if address is None else verify_members(spark, address, queues)
+    for finding in found + unlike:
         click.echo(finding.sentence())
-    click.echo(f"{rows:,} entries: {'nothing is wrong' if not found else f'{len(found)} findings'}")
-    if found:
+    mirrored = f", {held:,} on mirrors" if held else ""
+    click.echo(f"{rows:,} entries{mirrored}: {f'{len(found + unlike)} findings' if found or unlike else 'nothing is wrong'}")
+    if found or unlike:
         sys.exit(2)
 
 

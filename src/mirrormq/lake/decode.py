@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from array import array
+from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any, Final
 from zlib import crc32
 
@@ -17,6 +19,7 @@ from mirrormq.wire.errors import AMQPError
 from mirrormq.wire.properties import Properties, decode_properties
 
 BATCH_ROWS: Final = 20_000
+EVERYTHING: Final = 1 << 62
 PLAIN: Final = tuple(field.name for field in PROPERTIES)
 
 
@@ -28,17 +31,16 @@ class Decoder:
         self._schema = schema
         self._wanted = set(schema.names)
         self._columns = self._fresh()
-        self._parsed: list[Properties] = []
 
     def _fresh(self) -> Columns:
         return Columns(not self._wanted.isdisjoint(("body", "body_crc")))
 
-    def feed(self, data: bytes, upto: int) -> Iterator[pa.RecordBatch]:
+    def feed(self, data: bytes) -> Iterator[pa.RecordBatch]:
         """Batches that are full; what is left comes with the next or at the end."""
         at = 0
         while at < len(data):
-            at = self._columns.take(data, at, upto)
-            if len(self._columns.index) >= BATCH_ROWS:
+            at = self._columns.take(data, at, EVERYTHING)
+            if self._columns.rows >= BATCH_ROWS:
                 yield self.batch()
 
     @property
@@ -47,64 +49,114 @@ class Decoder:
 
     @property
     def rows(self) -> int:
-        return len(self._columns.index)
+        return self._columns.rows
 
     def batch(self) -> pa.RecordBatch:
         columns = self._columns
         self._columns = self._fresh()
         self._columns.next_index = columns.next_index
-        lists = columns.property_lists.values if not self._wanted.isdisjoint(PARSED) else []
-        self._parsed = [properties_of(value) for value in lists]
-        return pa.RecordBatch.from_arrays([self._array(columns, name) for name in self._schema.names], schema=self._schema)
+        table = Table(columns, self._names, self._wanted)
+        return pa.RecordBatch.from_arrays([table.array(name) for name in self._schema.names], schema=self._schema)
 
-    def _array(self, columns: Columns, name: str) -> pa.Array:
-        if name in self._names:
-            return _repeated(self._names[name], len(columns.index))
+
+class Table:
+    """What the columns of one batch are made of. Where all rows are alike, nothing is done for each of them."""
+
+    def __init__(self, columns: Columns, names: dict[str, str], wanted: set[str]) -> None:
+        self.columns = columns
+        self.names = names
+        self.rows = columns.rows
+        self.addresses = pa.array(columns.address, pa.int32())
+        self.property_lists = pa.array(columns.properties, pa.int32())
+        lists = columns.property_lists.values if not wanted.isdisjoint(PARSED) else []
+        self.parsed = [properties_of(value) for value in lists]
+
+    def array(self, name: str) -> pa.Array:
+        if name in self.names:
+            return self.alike(self.names[name], pa.string())
         if name in PARSED:
-            return _shared([PARSED[name][0](properties) for properties in self._parsed], columns.properties, PARSED[name][1])
-        return MAKERS[name](columns)
+            value_of, kind = PARSED[name]
+            return pa.array([value_of(properties) for properties in self.parsed], kind).take(self.property_lists)
+        return MAKERS[name](self)
+
+    def alike(self, value: Any, kind: pa.DataType) -> pa.Array:
+        return pa.repeat(pa.scalar(value, kind), self.rows) if value is not None else pa.nulls(self.rows, kind)
+
+    def by_run(self, values: list[int]) -> pa.Array:
+        """One value for each run, for all of its rows."""
+        ends = pa.array([*self.columns.starts[1:], self.rows], pa.int32())
+        keep = pc.greater(ends, pa.array(self.columns.starts, pa.int32()))
+        runs = pa.RunEndEncodedArray.from_arrays(ends.filter(keep), pa.array(values, pa.int64()).filter(keep))
+        return pc.run_end_decode(runs)
+
+    def but_others(self, value: int, others: list[int]) -> pa.Array:
+        """One value for all messages, and for other entries their own."""
+        dense = array("q", [value]) * self.rows
+        for row, other in zip(self.columns.other_rows, others, strict=True):
+            dense[row] = other
+        return pa.Array.from_buffers(pa.int64(), self.rows, [None, pa.py_buffer(dense)])
 
 
-def _repeated(text: str, count: int) -> pa.Array:
-    return pa.repeat(pa.scalar(text, pa.string()), count)
+def _indexes(table: Table) -> pa.Array:
+    columns = table.columns
+    shifts = [first - start for first, start in zip(columns.firsts, columns.starts, strict=True)]
+    size = 1 << max(15, table.rows.bit_length())
+    return pc.add(_numbers(size).slice(0, table.rows), table.by_run(shifts))
 
 
-def _kinds(columns: Columns) -> pa.Array:
-    return pa.array(KINDS, pa.string()).take(pa.array(columns.kind, pa.int32()))
+@cache
+def _numbers(size: int) -> pa.Array:
+    return pa.array(range(size), pa.int64())
 
 
-def _reasons(columns: Columns) -> pa.Array:
-    return pa.array(REASONS, pa.string()).take(pa.array(columns.reason, pa.int32()))
+def _kinds(table: Table) -> pa.Array:
+    if not table.columns.other_rows:
+        return table.alike(KINDS[ENQUEUE], pa.string())
+    return pa.array(KINDS, pa.string()).take(table.but_others(ENQUEUE, table.columns.other_kinds))
 
 
-def _ranges(columns: Columns) -> pa.Array:
-    if not columns.has_ranges:
-        return pa.nulls(len(columns.index), RANGES)
+def _reasons(table: Table) -> pa.Array:
+    if not any(table.columns.other_reasons):
+        return table.alike(None, pa.string())
+    return pa.array(REASONS, pa.string()).take(table.but_others(0, table.columns.other_reasons))
+
+
+def _counts(table: Table) -> pa.Array:
+    columns = table.columns
+    return table.but_others(1, columns.other_counts) if columns.has_skips else table.alike(1, pa.int64())
+
+
+def _ranges(table: Table) -> pa.Array:
+    columns = table.columns
+    if not any(columns.other_ranges):
+        return table.alike(None, RANGES)
+    dense: list[list[int] | None] = [None] * table.rows
+    for row, ranges in zip(columns.other_rows, columns.other_ranges, strict=True):
+        dense[row] = ranges
     offsets: list[int] = [0]
     lows: list[int] = []
     highs: list[int] = []
-    for ranges in columns.ranges:
+    for ranges in dense:
         if ranges is not None:
             lows += ranges[::2]
             highs += ranges[1::2]
         offsets.append(len(lows))
     values = pa.StructArray.from_arrays([pa.array(lows, pa.int64()), pa.array(highs, pa.int64())], ["low", "high"])
-    missing = pa.array([ranges is None for ranges in columns.ranges], pa.bool_())
+    missing = pa.array([ranges is None for ranges in dense], pa.bool_())
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, type=RANGES, mask=missing)
 
 
-def _flag(columns: Columns, flag: int, *, is_set: bool) -> pa.Array:
+def _flag(table: Table, flag: int, *, is_set: bool) -> pa.Array:
+    columns = table.columns
+    seen = set(columns.flags)
+    if not columns.other_rows and len({value & flag for value in seen}) == 1:
+        return table.alike(bool(next(iter(seen)) & flag) is is_set, pa.bool_())
     found = pc.not_equal(pc.bit_wise_and(pa.array(columns.flags, pa.int32()), flag), 0)
-    is_message = pc.equal(pa.array(columns.kind, pa.int32()), ENQUEUE)
-    return pc.if_else(is_message, found if is_set else pc.invert(found), pa.scalar(None, pa.bool_()))
+    return pc.if_else(table.addresses.is_valid(), found if is_set else pc.invert(found), pa.scalar(None, pa.bool_()))
 
 
-def _times(columns: Columns) -> pa.Array:
-    return pc.multiply(pa.array(columns.time_ms, pa.int64()), 1000).cast(TIME)
-
-
-def _shared(values: Sequence[Any], numbers: list[int | None], kind: pa.DataType) -> pa.Array:
-    return pa.array(values, kind).take(pa.array(numbers, pa.int32()))
+def _times(table: Table) -> pa.Array:
+    return pc.multiply(table.by_run(table.columns.times), 1000).cast(TIME)
 
 
 def _part(address: bytes, number: int) -> str:
@@ -114,9 +166,9 @@ def _part(address: bytes, number: int) -> str:
     return address[at + 1 : at + 1 + address[at]].decode("utf-8", "replace")
 
 
-def _addressed(number: int) -> Any:
-    def make(columns: Columns) -> pa.Array:
-        return _shared([_part(value, number) for value in columns.addresses.values], columns.address, pa.string())
+def _addressed(number: int) -> Callable[[Table], pa.Array]:
+    def make(table: Table) -> pa.Array:
+        return pa.array([_part(value, number) for value in table.columns.addresses.values], pa.string()).take(table.addresses)
 
     return make
 
@@ -160,18 +212,32 @@ def _jsonable(value: Any) -> Any:
     return _clean(value) if isinstance(value, bytes) else str(value)
 
 
-def _publishers(columns: Columns) -> pa.Array:
-    if not columns.has_origins:
-        return pa.nulls(len(columns.index), pa.string())
-    return pa.array([None if value is None else f"{value:016x}" for value in columns.publisher], pa.string())
+def _publishers(table: Table) -> pa.Array:
+    known = table.columns.publisher
+    if not known:
+        return table.alike(None, pa.string())
+    names = {value: None if value is None else f"{value:016x}" for value in set(known)}
+    return pa.array([names[value] for value in known], pa.string())
 
 
-def _sequences(columns: Columns) -> pa.Array:
-    return pa.array(columns.sequence, pa.int64()) if columns.has_origins else pa.nulls(len(columns.index), pa.int64())
+def _sequences(table: Table) -> pa.Array:
+    known = table.columns.sequence
+    return pa.array(known, pa.int64()) if known else table.alike(None, pa.int64())
 
 
-def _checksums(columns: Columns) -> pa.Array:
+def _checksums(table: Table) -> pa.Array:
+    columns = table.columns
+    if not columns.other_rows:
+        return pa.array(list(map(crc32, columns.body)), pa.int64())  # type: ignore[arg-type]
     return pa.array([None if body is None else crc32(body) for body in columns.body], pa.int64())
+
+
+def _sizes(table: Table) -> pa.Array:
+    """Often all messages have the same."""
+    sizes = table.columns.body_size
+    if sizes and sizes.count(sizes[0]) == len(sizes):
+        return table.alike(sizes[0], pa.int64())
+    return pa.array(sizes, pa.int64())
 
 
 PARSED: Final[dict[str, tuple[Any, pa.DataType]]] = {
@@ -179,23 +245,23 @@ PARSED: Final[dict[str, tuple[Any, pa.DataType]]] = {
     "properties": (plain, PROPERTIES),
     "headers": (headers_of, HEADERS),
 }
-MAKERS: Final[dict[str, Any]] = {
-    "epoch": lambda columns: pa.array(columns.epoch, pa.int64()),
-    "index": lambda columns: pa.array(columns.index, pa.int64()),
-    "count": lambda columns: pa.array(columns.count, pa.int64()),
+MAKERS: Final[dict[str, Callable[[Table], pa.Array]]] = {
+    "epoch": lambda table: table.by_run(table.columns.epochs),
+    "index": _indexes,
+    "count": _counts,
     "time": _times,
     "kind": _kinds,
     "reason": _reasons,
     "ranges": _ranges,
     "exchange": _addressed(0),
     "routing_key": _addressed(1),
-    "persistent": lambda columns: _flag(columns, TRANSIENT, is_set=False),
-    "redelivered": lambda columns: _flag(columns, REDELIVERED, is_set=True),
-    "raw_address": lambda columns: _shared(columns.addresses.values, columns.address, pa.binary()),
-    "raw_properties": lambda columns: _shared(columns.property_lists.values, columns.properties, pa.binary()),
+    "persistent": lambda table: _flag(table, TRANSIENT, is_set=False),
+    "redelivered": lambda table: _flag(table, REDELIVERED, is_set=True),
+    "raw_address": lambda table: pa.array(table.columns.addresses.values, pa.binary()).take(table.addresses),
+    "raw_properties": lambda table: pa.array(table.columns.property_lists.values, pa.binary()).take(table.property_lists),
     "publisher": _publishers,
     "sequence": _sequences,
-    "body_size": lambda columns: pa.array(columns.body_size, pa.int64()),
+    "body_size": _sizes,
     "body_crc": _checksums,
-    "body": lambda columns: pa.array(columns.body, pa.binary()),
+    "body": lambda table: pa.array(table.columns.body, pa.binary()),
 }

@@ -15,9 +15,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from mirrormq.lake.client import Address, Feed, FeedClient
+from mirrormq.lake.client import MIRRORS, Address, Feed, FeedClient
 from mirrormq.lake.errors import LakeError
-from mirrormq.lake.ranges import Range, read_range
+from mirrormq.lake.ranges import Range, range_of, read_range
 from mirrormq.lake.schema import EVENTS
 from mirrormq.lake.tables import Overtaken, Place, Table, Writer, Written
 
@@ -60,6 +60,7 @@ class Mirror:
         commit_rows: int = COMMIT_ROWS,
         task_rows: int = TASK_ROWS,
         allow_loss: bool = False,
+        nodes: str = MIRRORS,
         on_commit: Callable[[int], None] = lambda _: None,
     ) -> None:
         self.spark = spark
@@ -72,6 +73,7 @@ class Mirror:
         self._commit_rows = commit_rows
         self._task_rows = task_rows
         self._allow_loss = allow_loss
+        self._nodes = nodes
         self._on_commit = on_commit
         self._commits = 0
 
@@ -132,7 +134,7 @@ class Mirror:
             upto = min(feed.end, done[feed.id] + left)
             if upto > done[feed.id]:
                 left -= upto - done[feed.id]
-                ranges.append(Range(feed.vhost, feed.name, feed.id, done[feed.id], upto))
+                ranges.append(range_of(feed, done[feed.id], upto, self._nodes))
         return ranges
 
     def _commit(self, ranges: list[Range], done: dict[str, int], progress: Progress) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from mirrormq.lake.client import PATIENCE, Address
+from mirrormq.lake.client import MIRRORS, PATIENCE, Address
 from mirrormq.lake.errors import LakeError
 from mirrormq.lake.schema import EVENTS, arrow_schema
 
@@ -20,7 +20,7 @@ PARTITION_ROWS: Final = 200_000
 KNOWN: Final = frozenset((
     "url", "vhost", "queue", "queues", "username", "password", "startingoffsets", "endingoffsets", "startingtimestamp",
     "endingtimestamp", "maxrowspertrigger", "includebody", "columns", "failondataloss", "rowsperpartition", "pushfilters",
-    "mirror", "patience", "jobid", "exchange", "routingkey", "runrows", "path", "ranges",
+    "mirror", "nodes", "maxbytespertrigger", "patience", "jobid", "exchange", "routingkey", "runrows", "path", "ranges",
 ))  # fmt: skip
 
 
@@ -31,12 +31,14 @@ class Options:
     starting: Any  # EARLIEST, LATEST, a time in milliseconds (int), or indexes by queue (dict)
     ending: Any
     max_rows: int
+    max_bytes: int
     partition_rows: int
     fail_on_data_loss: bool
     push_filters: bool
     mirror: str
     with_body: bool
     columns: tuple[str, ...]
+    nodes: str
 
     @property
     def schema(self) -> pa.Schema:
@@ -73,12 +75,14 @@ def read_options(options: Mapping[str, str]) -> Options:
         _offsets(given, "starting", EARLIEST),
         _offsets(given, "ending", LATEST),
         _count(given, "maxrowspertrigger", 0),
+        _count(given, "maxbytespertrigger", 0),
         _count(given, "rowsperpartition", PARTITION_ROWS),
         _flag(given, "failondataloss", default=True),
         _flag(given, "pushfilters", default=False),
         given.get("mirror", ""),
         _flag(given, "includebody", default=True),
         columns,
+        given.get("nodes", MIRRORS),
     )
 
 
@@ -93,7 +97,7 @@ def _pattern(given: Mapping[str, str]) -> str:
 def _count(given: Mapping[str, str], name: str, default: int) -> int:
     text = given.get(name, "")
     if text and not (text.isdecimal() and text.isascii()):
-        raise LakeError(f"the option '{name}' is a number of rows, not '{text}'")
+        raise LakeError(f"the option '{name}' is a number, not '{text}'")
     return int(text) if text else default
 
 

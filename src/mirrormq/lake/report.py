@@ -49,7 +49,7 @@ def write_report(
     history = look(frame)
     if history is None:
         raise LakeError(f"the lake at {place.uri} holds no entry of that time: there is nothing to report")
-    moves = [] if address is None else balance(history, nodes_of(address))
+    moves = [] if address is None else balance(history, nodes_of(address), address.vhost)
     output.write_text(page(history, place, lag_of(place), moves), encoding="utf-8")
     if plan is not None:
         plan.write_text(json.dumps({"moves": moves}, indent=2) + "\n", encoding="utf-8")
@@ -61,25 +61,24 @@ def lag_of(place: Place) -> float:
     return max(0.0, datetime.now(UTC).timestamp() - max(times) / 1000) if times else 0.0
 
 
-def nodes_of(address: Address) -> dict[str, str]:
-    return {feed.name: feed.node for feed in FeedClient(address).feeds()}
+def nodes_of(address: Address) -> dict[str, tuple[str, ...]]:
+    """For each queue who leads it, then who could."""
+    return {feed.name: tuple(node for node, _ in feed.members) or (feed.node,) for feed in FeedClient(address).feeds()}
 
 
-def balance(history: History, nodes: dict[str, str]) -> list[dict[str, Any]]:
-    """Moves of hot queues from the busiest node to the idlest, as long as each makes the two more alike."""
-    loads = dict.fromkeys(nodes.values(), 0)
+def balance(history: History, nodes: dict[str, tuple[str, ...]], vhost: str = "/") -> list[dict[str, Any]]:
+    """Moves of hot queues from the busiest node to the idlest that mirrors them, as long as each makes the two more alike."""
+    loads = dict.fromkeys((node for members in nodes.values() for node in members), 0)
     here = {row["queue"]: row["entries"] for row in history.hot if row["queue"] in nodes}
     for queue, load in here.items():
-        loads[nodes[queue]] += load
-    homes = dict(nodes)
+        loads[nodes[queue][0]] += load
     moves: list[dict[str, Any]] = []
     for queue, load in sorted(here.items(), key=lambda pair: -pair[1]):
-        source, target = homes[queue], min(loads, key=lambda node: loads[node])
-        if loads[source] - load >= loads[target] + load:
-            moves.append({"queue": queue, "from": source, "to": target, "entries": load})
+        source, target = nodes[queue][0], min(nodes[queue], key=lambda node: loads[node])
+        if source != target and loads[source] - load >= loads[target] + load:
+            moves.append({"vhost": vhost, "queue": queue, "from": source, "to": target, "entries": load})
             loads[source] -= load
             loads[target] += load
-            homes[queue] = target
     return moves
 
 

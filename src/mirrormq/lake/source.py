@@ -26,6 +26,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
+    ReadMaxBytes,
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
@@ -33,10 +34,11 @@ from pyspark.sql.streaming.datasource import (
 from mirrormq.lake.client import Feed, FeedClient
 from mirrormq.lake.errors import LakeError
 from mirrormq.lake.options import Options
-from mirrormq.lake.ranges import Range, place_of, read_range, served
+from mirrormq.lake.ranges import Range, place_of, range_of, read_range, served
 
 IDLE: Final = 1.0  # seconds that a stream with nothing new holds Spark's question, asked a hundred times a second otherwise
 POLL: Final = 0.1
+UNLIMITED: Final = 1 << 62
 
 Offset = dict[str, Any]
 """By log id: the queue's name, the first index that was there when it was found, and the next index to read."""
@@ -57,7 +59,7 @@ class BatchReader(DataSourceReader):
         ranges: list[Range] = []
         for feed in self.wanted(served(client, self.options.pattern)):
             first, upto = self.bounds(client, feed)
-            ranges += Range(feed.vhost, feed.name, feed.id, first, upto).cut(self.options.partition_rows)
+            ranges += range_of(feed, first, upto, self.options.nodes).cut(self.options.partition_rows)
         client.close()
         return [Part(part) for part in ranges]
 
@@ -140,6 +142,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.options = options
         self.client = FeedClient(options.address)
         self.target: dict[str, int] | None = None  # for availableNow: where each log ended when the run began
+        self.places: dict[str, tuple[str, ...]] = {}  # by log id, who is to be asked first
 
     # --- offsets ------------------------------------------------------------------------------------------------------
 
@@ -151,28 +154,43 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
         deadline = time.monotonic() + IDLE
         while True:
-            end = self._advance(start, served(self.client, self.options.pattern), limit)
+            feeds = served(self.client, self.options.pattern)
+            self.places = {feed.id: range_of(feed, 0, 0, self.options.nodes).places for feed in feeds}
+            end = self._advance(start, feeds, limit)
             if end != start or self.target is not None or time.monotonic() > deadline:
                 return end
             time.sleep(POLL)
 
     def _advance(self, start: Offset, feeds: list[Feed], limit: ReadLimit) -> Offset:
-        left = limit.max_rows if isinstance(limit, ReadMaxRows) else 1 << 62
+        left = limit.max_rows if isinstance(limit, ReadMaxRows) else UNLIMITED
+        bytes_left = UNLIMITED if isinstance(limit, ReadAllAvailable) else self.options.max_bytes or UNLIMITED
         end: Offset = {}
         # Queues take turns to be first, by their position: with a limit, none starves the others.
         for feed in sorted(feeds, key=lambda feed: int(start.get(feed.id, {}).get("next", 0))):
             here = start.get(feed.id) or _place(feed, feed.earliest)
             stop = feed.end if self.target is None else min(feed.end, self.target.get(feed.id, here["next"]))
-            upto = min(stop, here["next"] + left)
-            left -= max(0, upto - here["next"])
-            end[feed.id] = here | {"next": max(upto, here["next"])}
+            upto = max(min(stop, here["next"] + left), here["next"])
+            if bytes_left != UNLIMITED and upto > here["next"]:
+                upto, size = self._within(feed, here["next"], upto, bytes_left)
+                bytes_left -= size
+            left -= upto - here["next"]
+            end[feed.id] = here | {"next": upto}
         return end
+
+    def _within(self, feed: Feed, first: int, upto: int, limit: int) -> tuple[int, int]:
+        """As far as the bytes that are left reach; the first queue gets at least something."""
+        if limit <= 0:
+            return first, 0
+        index, size = self.client.span(feed.name, max(first, feed.earliest), limit)
+        return max(first, min(upto, index)), size
 
     def reportLatestOffset(self) -> Offset:  # noqa: N802 - Spark's name
         return {feed.id: _place(feed, feed.end) for feed in self.client.feeds(self.options.pattern)}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        return ReadMaxRows(self.options.max_rows) if self.options.max_rows else ReadAllAvailable()
+        if self.options.max_rows:
+            return ReadMaxRows(self.options.max_rows)
+        return ReadMaxBytes(self.options.max_bytes) if self.options.max_bytes else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         self.target = {feed.id: feed.end for feed in served(self.client, self.options.pattern)}
@@ -183,7 +201,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ranges: list[Range] = []
         for log_id, place in end.items():
             first = start[log_id]["next"] if log_id in start else place["first"]
-            part = Range(self.options.address.vhost, place["queue"], log_id, first, place["next"])
+            places = self.places.get(log_id, ())
+            part = Range(self.options.address.vhost, place["queue"], log_id, first, place["next"], places)
             ranges += part.cut(self.options.partition_rows)
         return [Part(part) for part in ranges]
 

@@ -1,7 +1,8 @@
 """Comparing a lake with the logs that it mirrors, entry by entry, and with itself.
 
 Found are: addresses that are in the table twice, holes between addresses, bodies that are not what their checksum says, and, as
-far as the logs still go back, entries that differ from the log or are missing here or there.
+far as the logs still go back, entries that differ from the log or are missing here or there. How the members of a ring are
+compared with each other is in `members`.
 """
 
 from __future__ import annotations
@@ -45,13 +46,13 @@ def verify(spark: SparkSession, place: Place, address: Address | None = None, pa
         frames = [doubled(table), holes(table), changed(table)]
         if address is not None:
             frames.append(against_log(spark, place, table, address, pattern))
-        found = _findings(frames)
+        found = findings(frames)
         return table.count(), sorted(found, key=lambda each: (each.queue, each.index, each.kind))
     finally:
         table.unpersist()
 
 
-def _findings(frames: list[DataFrame]) -> set[Finding]:
+def findings(frames: list[DataFrame]) -> set[Finding]:
     """From frames with kind, queue, queue_id, index and upto, all in one job."""
     together = frames[0].limit(LIMIT)
     for frame in frames[1:]:
@@ -59,7 +60,7 @@ def _findings(frames: list[DataFrame]) -> set[Finding]:
     return {Finding(row["kind"], row["queue"], row["queue_id"], row["index"], row["upto"]) for row in together.collect()}
 
 
-def _found(frame: DataFrame, kind: Column | str, upto: Column | None = None) -> DataFrame:
+def as_findings(frame: DataFrame, kind: Column | str, upto: Column | None = None) -> DataFrame:
     from pyspark.sql import functions as f
 
     name = f.lit(kind) if isinstance(kind, str) else kind
@@ -68,7 +69,7 @@ def _found(frame: DataFrame, kind: Column | str, upto: Column | None = None) -> 
 
 
 def doubled(table: DataFrame) -> DataFrame:
-    return _found(table.groupBy("queue", "queue_id", "index").count().where("count > 1"), "doubled")
+    return as_findings(table.groupBy("queue", "queue_id", "index").count().where("count > 1"), "doubled")
 
 
 def holes(table: DataFrame) -> DataFrame:
@@ -80,12 +81,12 @@ def holes(table: DataFrame) -> DataFrame:
     later = Window.partitionBy("queue_id").orderBy("index")
     gaps = once.withColumn("before", f.lag(f.col("index") + f.col("count")).over(later)).where("before < index")
     named = gaps.select("queue", "queue_id", f.col("before").alias("index"), f.col("index").alias("upto"))
-    return _found(named, "hole", f.col("upto"))
+    return as_findings(named, "hole", f.col("upto"))
 
 
 def changed(table: DataFrame) -> DataFrame:
     wrong = table.where("kind = 'enqueue' AND body IS NOT NULL AND (crc32(body) <> body_crc OR length(body) <> body_size)")
-    return _found(wrong, "changed body")
+    return as_findings(wrong, "changed body")
 
 
 def against_log(spark: SparkSession, place: Place, table: DataFrame, address: Address, pattern: str) -> DataFrame:
@@ -105,17 +106,20 @@ def against_log(spark: SparkSession, place: Place, table: DataFrame, address: Ad
     return _compare(log, lake)
 
 
-def _compare(log: DataFrame, lake: DataFrame) -> DataFrame:
+def digest(frame: DataFrame, name: str) -> DataFrame:
+    """One number for each entry, in a column of that name."""
     from pyspark.sql import functions as f
 
-    plain = [name for name in EVENTS.names if name not in ("headers", "body")]
+    plain = [each for each in EVENTS.names if each not in ("headers", "body")]
+    parts = [f.to_json(f.struct(*plain)), f.to_json(f.struct("headers")), f.coalesce(f.hex("body"), f.lit(""))]
+    return frame.select("queue_id", "index", f.col("queue").alias(f"queue_{name}"), f.xxhash64(*parts).alias(name))
 
-    def digest(frame: DataFrame, name: str) -> DataFrame:
-        parts = [f.to_json(f.struct(*plain)), f.to_json(f.struct("headers")), f.coalesce(f.hex("body"), f.lit(""))]
-        return frame.select("queue_id", "index", f.col("queue").alias(f"queue_{name}"), f.xxhash64(*parts).alias(name))
+
+def _compare(log: DataFrame, lake: DataFrame) -> DataFrame:
+    from pyspark.sql import functions as f
 
     both = digest(log, "log").join(digest(lake, "lake"), ["queue_id", "index"], "full")
     named = both.withColumn("queue", f.coalesce("queue_log", "queue_lake"))
     kind = (f.when(f.col("lake").isNull(), "missing in the lake").when(f.col("log").isNull(), "not in the log")
             .otherwise("differs from the log"))  # fmt: skip
-    return _found(named.where("log IS NULL OR lake IS NULL OR log <> lake"), kind)
+    return as_findings(named.where("log IS NULL OR lake IS NULL OR log <> lake"), kind)

@@ -148,7 +148,7 @@ def begin_at(store: Store, queue_id: int, first: int, before_epoch: int, state: 
         life = BEGIN
     elif old is not None:
         _give_up(store, old)
-    new = QueueLog(queue_id)
+    new = QueueLog(queue_id, store.retain_new)
     new.start_behind(first - 1, before_epoch)
     new.epoch = before_epoch
     new.whole = first == 1

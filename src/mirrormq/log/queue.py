@@ -53,7 +53,7 @@ class QueueLog:
         "segments", "snapshot_sequence", "state", "state_bytes", "tail", "wanted", "whole", "whole_from",
     )
 
-    def __init__(self, queue_id: int) -> None:
+    def __init__(self, queue_id: int, retain_from: int = NEVER) -> None:
         self.queue_id: int = queue_id
         self.epoch: int = 0
         self.next_index: int = 1
@@ -75,7 +75,7 @@ class QueueLog:
         self.firsts: list[int] = []
         self.floor: int = 1
         self.is_lagging: bool = False
-        self.retain_from: int = NEVER
+        self.retain_from: int = retain_from
         self.whole: bool = True
         self.whole_from: int = 1
         self.filled: int = 1

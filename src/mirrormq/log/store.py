@@ -54,6 +54,7 @@ class Store:
         self.durable: int = 0
         self.pending_bytes: int = 0
         self.state_bytes: int = 0
+        self.retain_new: int = NEVER        # what a log that begins keeps until lives.retain() says something else
         self.commits: int = 0
         self.last_commit_seconds: float = 0.0
         self._queues: dict[int, QueueLog] = {}
@@ -113,7 +114,7 @@ class Store:
         """Gather a chunk for the next commit. The first chunk of a queue starts at 1, unless a snapshot was put first."""
         queue = self._queues.get(queue_id)
         if queue is None:
-            queue = self._queues[queue_id] = QueueLog(queue_id)
+            queue = self._queues[queue_id] = QueueLog(queue_id, self.retain_new)
         if queue.damage:
             raise QueueDamaged(queue.damage)
         assert first_index == queue.next_index, "a chunk must follow on the one before it"
@@ -138,7 +139,7 @@ class Store:
         """
         queue = self._queues.get(snapshot.queue_id)
         if queue is None:
-            queue = self._queues[snapshot.queue_id] = QueueLog(snapshot.queue_id)
+            queue = self._queues[snapshot.queue_id] = QueueLog(snapshot.queue_id, self.retain_new)
             queue.start_behind(snapshot.next_index - 1, snapshot.epoch)
         assert snapshot.next_index <= queue.next_index, "seal and append the queue's entries before its snapshot"
         self.log_state(queue, snapshot, SAME)

@@ -7,12 +7,15 @@ Rules
  3. What a lake mirror has not read is kept, while its lease lasts, and no more of it than `lake-retention-bytes` of the queue's
     policy (or the mirror's own, smaller limit) allows, nor longer than `lake-retention`. A mirror that is left behind is told so,
     by an error and never by a silent hole.
+ 4. Every holder of a mirrored queue has the same entries at the same indexes, so a mirror answers for what it knows to be stable,
+    and keeps for lake mirrors what the leader keeps. A mirror may know of less; it never knows of anything else.
 """
 
 from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from mirrormq.broker.arguments import milliseconds
@@ -23,6 +26,8 @@ from mirrormq.log.queue import FRESH, NEVER
 from mirrormq.log.queue import QueueLog as StoredLog
 from mirrormq.log.raw import first_kept
 from mirrormq.log.store import Store
+from mirrormq.mirror.holding import TRIM_AFTER, Holding
+from mirrormq.mirror.machine.state import LEADER, OUTSIDE
 
 if TYPE_CHECKING:
     from mirrormq.broker.broker import Broker
@@ -33,6 +38,7 @@ COMPONENT: Final = "lake-mirror"
 MAX_HELD_BYTES: Final = 1 << 30         # of one queue, where nothing says otherwise
 MAX_LEASE: Final = 7 * 86_400_000       # milliseconds
 SETTLE_EVERY: Final = 0.5              # seconds between two syncs for followers
+BORDER_EVERY: Final = 256             # entries between two places where a span may end
 ACTIVE: Final = "active"
 EXPIRED: Final = "expired"
 
@@ -54,6 +60,18 @@ class LogSource(Protocol):
 
     def settle(self, log_id: int) -> None:
         """Somebody waits for entries that are appended and not yet stable."""
+
+    def copy(self, log_id: int) -> Holding | None:
+        """A mirrored queue's log that is here, and that another node leads."""
+
+    def copies(self) -> list[Holding]:
+        """All of them."""
+
+    def span(self, log_id: int, first: int, limit: int) -> tuple[int, int]:
+        """The index up to which the entries from `first` on have about `limit` bytes, but at least one; and their bytes."""
+
+    def is_catching_up(self, log_id: int) -> bool:
+        """It has just taken over, and does not know yet that all that was stable before is: its end is too low."""
 
 
 class LocalLogs:
@@ -99,6 +117,8 @@ class LocalLogs:
     def retain(self, log_id: int, first: int) -> None:
         holding = self._log.holding(log_id)
         if holding is not None:
+            if first > holding.wanted_from and _is_droppable(self._store.queue(log_id), first):
+                holding.trimmed_at = holding.appended_bytes - TRIM_AFTER - 1
             holding.wanted_from = first
             first = min(first, holding.retained_from())
         lives.retain(self._store, log_id, first)
@@ -108,6 +128,50 @@ class LocalLogs:
         if now - self._settled_at >= SETTLE_EVERY:
             self._settled_at = now
             self._log.settle(log_id)
+
+    def copy(self, log_id: int) -> Holding | None:
+        holding = self._log.holding(log_id)
+        return holding if holding is not None and holding.queue is None and holding.state.role != OUTSIDE else None
+
+    def copies(self) -> list[Holding]:
+        return [holding for holding in self._log.holdings() if holding.queue is None and holding.state.role != OUTSIDE]
+
+    def span(self, log_id: int, first: int, limit: int) -> tuple[int, int]:
+        queue, end = self._store.queue(log_id), self.stable_end(log_id)
+        upto, size = first, 0
+        for border, length in () if queue is None else _borders(self._store, queue, first):
+            if upto > first and size + length > limit:
+                break
+            upto, size = border, size + length
+        return max(min(upto, end), first), size
+
+    def is_catching_up(self, log_id: int) -> bool:
+        holding = self._log.holding(log_id)
+        return holding is not None and holding.state.role == LEADER and holding.state.stable < holding.state.floor
+
+
+def _borders(store: Store, queue: StoredLog, first: int) -> Iterator[tuple[int, int]]:
+    """Indexes at which the log can be cut, from `first` on, and the bytes before each: about, for segments know only some."""
+    for segment in queue.segments:
+        fd = store.reader.open_segment(segment)
+        at = segment.offset_for(max(first, segment.first_index), fd)
+        while first < segment.next_index:
+            border = min(first + BORDER_EVERY, segment.next_index)
+            offset = segment.offset_for(border, fd)
+            yield border, offset - at
+            first, at = border, offset
+    index = queue.index
+    for place in range(index.find(first), len(index)):
+        first = index.next_index(place)
+        yield first, index.size(place)
+    for item in queue.tail:
+        if item.first >= first:
+            yield item.first + item.count, len(item.chunk)
+
+
+def _is_droppable(queue: StoredLog | None, first: int) -> bool:
+    """Whether there is a segment that may go if only what is from `first` on is wanted."""
+    return queue is not None and bool(queue.segments) and queue.segments[0].next_index <= first
 
 
 def _shape(queue: StoredLog) -> tuple[int, ...]:
@@ -204,10 +268,17 @@ class LakeMirrors:
         for log_id, queue in list(self._broker.queues_by_log.items()):
             if not queue.is_away and queue.keeps:
                 self._hold_queue(log_id, queue, [mirror for mirror in mirrors if mirror.covers(queue)])
+        for copy in self._source.copies():
+            self._hold_queue(copy.log_id, copy.front, [mirror for mirror in mirrors if mirror.covers(copy.front)])
+
+    def expect(self) -> None:
+        """Often: while there are lake mirrors, a log that begins keeps everything until it is known whether somebody wants it."""
+        is_any = any(component == COMPONENT for component, _, _ in self._broker.parameters)
+        self._store.retain_new = 1 if is_any else NEVER
 
     def hold_one(self, queue: Queue) -> None:
         """At once: somebody who has just registered asks for this queue."""
-        if queue.keeps:
+        if queue.is_away or queue.keeps:
             self._hold_queue(queue.log_id, queue, self.of(queue))
 
     def _hold_queue(self, log_id: int, queue: Queue, mirrors: list[LakeMirror]) -> None:
@@ -218,7 +289,7 @@ class LakeMirrors:
             if stored is not None and mirror.state(queue, now) == ACTIVE:
                 first = min(first, first_within(stored, mirror.next_index(log_id), mirror.limit(queue)))
         before = self._held.get(log_id, NEVER)
-        if first != before:
+        if first != before or first != NEVER or (stored is not None and stored.retain_from != NEVER):
             self._source.retain(log_id, first)
             self._held[log_id] = first
             if before != NEVER and first > before:

@@ -110,6 +110,9 @@ class NodeLog(RingLog):
     def holding(self, log_id: int) -> Holding | None:
         return None if self._rings is None else self._rings.by_id.get(log_id)
 
+    def holdings(self) -> list[Holding]:
+        return [] if self._rings is None else list(self._rings.by_id.values())
+
     # --- for mirrored queues --------------------------------------------------------------------------------------
 
     def has_written(self) -> None:

@@ -128,22 +128,44 @@ class RingOrders:
 
     async def rebalance(self, vhosts: str = ".*", queues: str = ".*", strategy: str = QUEUES) -> dict[str, int] | str:
         """Spread the leads; returns how many each node has then, or why not."""
-        lease = self._cluster.membership.lease
+        refusal = await self._lock()
+        if refusal:
+            return refusal
         try:
-            held = await self._cluster.store.transact([Absent(LOCK)], [Put(LOCK, self._broker.node_name, lease)])
-        except CoordinationError as fault:
-            return f"the cluster cannot agree on this now: {fault}"
-        if not held.succeeded:
-            return IN_PROGRESS
-        try:
-            moves = await self.plan(vhosts, queues, strategy)
-            for move in moves:
+            for move in await self.plan(vhosts, queues, strategy):
                 front = self.front(move.id)
                 if front is not None:
                     await self.move(front, move.to)
         finally:
             await self._unlock()
         return self.shares(vhosts, queues)
+
+    async def carry_out(self, moves: Sequence[tuple[str, str, str]]) -> list[str] | str:
+        """Moves of somebody's plan: vhost, queue, to which node. Returns a sentence for each that was not made, or why not."""
+        refusal = await self._lock()
+        if refusal:
+            return refusal
+        try:
+            return [sentence for vhost, name, to in moves if (sentence := await self._carry_out(vhost, name, to))]
+        finally:
+            await self._unlock()
+
+    async def _carry_out(self, vhost: str, name: str, to: str) -> str:
+        found = [front for front in self._broker.forwarding.mirrored.values() if front.vhost == vhost and front.name == name]
+        if not found:
+            return f"there is no mirrored queue '{name}' in vhost '{vhost}'"
+        if to not in found[0].holders:
+            return f"node {to} is no mirror in sync of queue '{name}' in vhost '{vhost}'"
+        return "" if await self.move(found[0], to) else f"node {to} has not taken the lead of queue '{name}' in vhost '{vhost}'"
+
+    async def _lock(self) -> str:
+        """One rebalance at a time; why not now, or nothing."""
+        lease = self._cluster.membership.lease
+        try:
+            held = await self._cluster.store.transact([Absent(LOCK)], [Put(LOCK, self._broker.node_name, lease)])
+        except CoordinationError as fault:
+            return f"the cluster cannot agree on this now: {fault}"
+        return "" if held.succeeded else IN_PROGRESS
 
     async def _unlock(self) -> None:
         from mirrormq.cluster.coordination import Delete, Present

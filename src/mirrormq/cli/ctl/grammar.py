@@ -57,7 +57,7 @@ PARTICULAR: Final = (
     Option("limit", "", _number), Option("per-connection-delay", "", _number), Option("format"),
     Option("skip-if-unchanged", "", None), Option("unit"), Option("list-commands", "", None),
     Option("disc", "", None), Option("ram", "", None), Option("within", "", _number), Option("vhost-pattern"),
-    Option("queue-pattern"),
+    Option("queue-pattern"), Option("plan"),
 )  # fmt: skip
 _LONG: Final = {f"--{option.name}": option for option in (*GENERAL, *PARTICULAR)}
 _SHORT: Final = {f"-{option.short}": option for option in (*GENERAL, *PARTICULAR) if option.short} | {

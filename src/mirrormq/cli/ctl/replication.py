@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
+from pathlib import Path
 from typing import Any, Final
 
 from mirrormq.cli.ctl.client import Answer, part
@@ -50,6 +52,10 @@ def rebalance(context: Context) -> None:
     kind = context.arg(0)
     if kind not in KINDS:
         raise Failure(UNAVAILABLE, f"type {kind} is not supported. Try one of {', '.join(KINDS)}.")
+    plan = context.text("plan")
+    if plan:
+        _carry_out(context, plan)
+        return
     patterns = {"vhost_pattern": context.text("vhost-pattern") or ".*", "queue_pattern": context.text("queue-pattern") or ".*"}
     for pattern in patterns.values():
         _check_pattern(pattern)
@@ -58,6 +64,21 @@ def rebalance(context: Context) -> None:
         if kind != "quorum" else []
     rows = [dict(zip(HEADS, (share["node"], 0, share["leaders"]), strict=True)) for share in shares]
     context.out.table(HEADS, rows, is_boxed=True)
+
+
+def _carry_out(context: Context, file: str) -> None:
+    """Ours: the moves that `mirrormq lake report --plan` has written down."""
+    try:
+        moves = json.loads(Path(file).read_text(encoding="utf-8"))["moves"]
+    except OSError as fault:
+        raise Misuse(f"{file} cannot be read: {fault.strerror}") from None
+    except (ValueError, KeyError, TypeError):
+        raise Misuse(f"{file} is no plan: it should be JSON with a list of 'moves'") from None
+    context.out.banner(f"Moving leaders as {file} says...")
+    told = context.client.change("POST", "/api/rebalance/queues", {"moves": moves})
+    if told["left"]:
+        raise Failure(UNAVAILABLE, "\n".join([f"{told['moved']} queues have moved", *told["left"]]), is_bare=True)
+    context.out.say(f"{told['moved']} queues have moved")
 
 
 def _check_pattern(text: str) -> None:
