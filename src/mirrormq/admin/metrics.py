@@ -170,7 +170,7 @@ async def _census(call: Call, vhosts: frozenset[str] | None = None) -> Census:
 
 async def _aggregated(call: Call) -> Answer:
     census, page = await _census(call), Page()
-    _common(page, call, census)
+    _common(page, call, census, "aggregated")
     for whose, fields in _rabbits():
         rows = census.rows[whose]
         if whose in ("node", "login"):
@@ -182,7 +182,7 @@ async def _aggregated(call: Call) -> Answer:
 
 async def _per_object(call: Call) -> Answer:
     census, page = await _census(call), Page()
-    _common(page, call, census)
+    _common(page, call, census, "per-object")
     for whose, fields in _rabbits():
         _rows(page, census.rows[whose], fields)
     for whose, fields in (("queue", families.OURS_QUEUE), ("ring", families.OURS_RING)):
@@ -214,10 +214,10 @@ def _named(family: Family) -> Family:
 # --- what every page begins with --------------------------------------------------------------------------------------
 
 
-def _common(page: Page, call: Call, census: Census) -> None:
+def _common(page: Page, call: Call, census: Census, endpoint: str) -> None:
     broker = call.broker
     page.add(IDENTITY, 1, {"rabbitmq_node": broker.node_name, "rabbitmq_cluster": broker.cluster_name,
-                           "rabbitmq_cluster_permanent_id": _permanent_id(call)})
+                           "rabbitmq_cluster_permanent_id": _permanent_id(call), "rabbitmq_endpoint": endpoint})
     page.add(BUILD, 1, {"rabbitmq_version": COMPATIBLE_VERSION, "prometheus_plugin_version": COMPATIBLE_VERSION,
                         "prometheus_client_version": __version__, "erlang_version": "", "mirrormq_version": __version__})
     _fixed(page, families.ALARMS, _alarms(call), {})
