@@ -38,7 +38,7 @@ def members(run_directory: None, tmp_path_factory: pytest.TempPathFactory) -> It
 @pytest.fixture
 def seat(members: Members, window: Window) -> Reader:
     """Logged in at the first node."""
-    reader = window(members[0], height=900)
+    reader = window(members[0], height=1240)
     reader.log_in()
     expect(reader.page.locator(".frame")).to_be_visible()
     return reader
@@ -142,6 +142,18 @@ def test_the_cluster_is_shown_and_a_stop_is_forecast(seat: Reader, members: Memb
     expect(page.locator("main")).to_contain_text("orders")
 
 
+def test_a_session_holds_on_every_node_and_ends_on_every_node(seat: Reader, members: Members):
+    page = seat.page
+    [cookie] = seat.context.cookies()
+    old = {"Cookie": f"{cookie['name']}={cookie['value']}"}
+    page.goto(members[1].url)
+    expect(page.locator(".foot")).to_contain_text(B)
+    page.get_by_role("button", name="Log out").click()
+    expect(page.get_by_label("Password")).to_be_visible()
+    for member in members:
+        assert member.ask("GET", "/api/overview", user=None, headers=old).status == 401
+
+
 def test_when_the_leader_is_killed_the_ring_turns_and_the_audit_is_told_without_a_reload(seat: Reader, members: Members):
     page = seat.page
     seat.open("queues", "/", "orders", "ring")
@@ -153,6 +165,7 @@ def test_when_the_leader_is_killed_the_ring_turns_and_the_audit_is_told_without_
     story = page.locator("ol.story li").first
     expect(story).to_contain_text(f"because {C} does not answer", timeout=SOON)
     expect(story).to_contain_text("0 confirmed messages lost")
+    expect(page.locator(".ring g.learner title")).to_have_text(f"{C}: learner, does not answer", timeout=SOON)
     assert page.evaluate("window.unreloaded") is True
     photograph(page, "failover.png")
     seat.open("cluster")

@@ -43,7 +43,7 @@ class State:
         self.rates = rates
         office = RingOffice(runtime)
         self.rings: RingView = office
-        self.logins: Logins = Logins(runtime.broker.node_name)
+        self.logins: Logins = Logins(runtime.cluster.derived_key("sessions of the page"))
         self.mirrors: Mirrors = office
         self.ages = Ages()
         self.meter = Meter()
