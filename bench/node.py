@@ -17,6 +17,7 @@ class Node:
     def __init__(self, command: list[str], folder: Path, *, pure: bool) -> None:
         self.folder = folder
         self.port = free_port()
+        self.http_port = free_port()
         self.log = folder / "output"
         self._command = command
         self._environment = pure_environment() if pure else {}
@@ -25,7 +26,7 @@ class Node:
     def start(self) -> None:
         """Start it and wait until it serves."""
         arguments = ["server", "--data-dir", str(self.folder / "data"), "--node-name", "bench@localhost"]
-        ports = ["--port", str(self.port), "--http-port", str(free_port())]
+        ports = ["--port", str(self.port), "--http-port", str(self.http_port)]
         self._process = start([*self._command, *arguments, *ports], self._environment, self.log)
         await_amqp(self.port, self._process, self.log)
 

@@ -37,6 +37,7 @@ class RabbitMQ:
         self.script = script
         self.folder = folder
         self.port = free_port()
+        self.http_port = free_port()
         self.name = f"bench-{os.getpid()}-{self.port}@localhost"
         self.log = folder / "output"
         self._management = management
@@ -78,7 +79,7 @@ class RabbitMQ:
     def _configuration(self) -> str:
         lines = [f"listeners.tcp.1 = 127.0.0.1:{self.port}", "log.file.level = info"]
         if self._management:
-            lines += ["management.tcp.ip = 127.0.0.1", f"management.tcp.port = {free_port()}"]
+            lines += ["management.tcp.ip = 127.0.0.1", f"management.tcp.port = {self.http_port}"]
         return "\n".join(lines) + "\n"
 
     def _environment(self) -> dict[str, str]:

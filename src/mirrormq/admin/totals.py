@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from mirrormq.admin.call import Json, State
 from mirrormq.admin.census import Query, Scope
-from mirrormq.admin.connection_view import CONNECTIONS, channel_counters, vhost_of
+from mirrormq.admin.connection_view import channel_counters, user_of, vhost_of
 from mirrormq.admin.figures import Fields, add_fields
 from mirrormq.admin.listing import in_slices
 from mirrormq.admin.queue_view import LENGTHS, queue_counters, span_of
@@ -42,13 +42,12 @@ async def count_here(broker: Broker, vhosts: Sequence[str] | None) -> dict[str, 
             _add_queue(found, queue)
 
     def add_connection(connection: Connection) -> None:
-        vhost = vhost_of(connection)
-        _add(sums, vhost, {"recv_oct": int(connection.received_bytes), "send_oct": int(connection.sent_bytes)}, TRAFFIC)
-        for channel in list(connection.channels.values()):
-            _add(sums, vhost, channel_counters(channel), OF_CHANNELS)
+        found = sums.get(vhost_of(connection))
+        if found is not None:
+            _add_connection(found, connection)
 
     await in_slices(queues_here(broker, scope), add_queue)
-    await in_slices(CONNECTIONS.find(broker, scope), add_connection)
+    await in_slices(list(broker.connections), add_connection)
     return sums
 
 
@@ -71,11 +70,14 @@ def _add_queue(sums: Counters, queue: Queue) -> None:
             sums[name] += counters[name]
 
 
-def _add(sums: dict[str, Counters], vhost: str, counters: Counters, names: Sequence[str]) -> None:
-    found = sums.get(vhost)
-    if found is not None:
-        for name in names:
-            found[name] += counters[name]
+def _add_connection(sums: Counters, connection: Connection) -> None:
+    sums["recv_oct"] += int(connection.received_bytes)
+    sums["send_oct"] += int(connection.sent_bytes)
+    for channel in list(connection.channels.values()):
+        if channel.published:
+            counters = channel_counters(channel)
+            for name in OF_CHANNELS:
+                sums[name] += counters[name]
 
 
 # --- virtual hosts --------------------------------------------------------------------------------------------------
@@ -131,7 +133,7 @@ async def _sums(state: State, vhosts: list[str] | None) -> Counters:
 
 
 def _objects(broker: Broker, vhosts: list[str] | None, user: str | None) -> Counters:
-    mine = CONNECTIONS.find(broker, Scope(user=user))
+    mine = [connection for connection in broker.connections if user in (None, user_of(connection))]
     queues = queues_here(broker, Scope(vhosts=vhosts))
     return {
         "channels": sum(len(connection.channels) for connection in mine), "connections": len(mine),
