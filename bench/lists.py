@@ -133,12 +133,15 @@ def time_publishing(contender: Contender, command: str, turns: int, seconds: flo
 
 def measure(contenders: dict[str, Contender], command: str, *, turns: int, seconds: float) -> dict[str, Any]:
     time.sleep(SETTLE)
+    time_lists(contenders, 1)
+    time.sleep(SETTLE)      # the first look is not like the others: from the second on rates are known
     lists = time_lists(contenders, turns)
     for path, row in lists.items():
         click.echo(f"{path:66}" + "".join(f"  {name} {value:8.1f} ms" for name, value in row.items()), err=True)
     publishing = {name: time_publishing(one, command, turns=3, seconds=seconds) for name, one in contenders.items()}
     for name, row in publishing.items():
-        click.echo(f"{name}: {row['alone']:,.0f} messages/s alone, {row['polled']:,.0f} polled: {row['fall_percent']} % less", err=True)
+        words = f"{row['alone']:,.0f} messages/s alone, {row['polled']:,.0f} polled"
+        click.echo(f"{name}: {words}: {row['fall_percent']} % less", err=True)
     return {"milliseconds": lists, "publishing": publishing}
 
 
