@@ -151,10 +151,20 @@ async def survey(state: State, kind: Kind[T], scope: Scope, query: Query, *, is_
     total = len(found)
     if page is not None:
         found = [thing for thing in found if page.wanted(kind.name(thing))]
-    entries = await entries_of(state, kind, found, order, query, with_rows=page is None and len(found) <= PIECE)
+    filtered = len(found)
     if page is not None:
-        entries = order.arrange(entries)[:page.number * page.size]
-    return Survey(total, len(found), entries)
+        found = await first_of(state, kind, found, order, query, page.number * page.size)
+    entries = await entries_of(state, kind, found, order, query, with_rows=page is None and filtered <= PIECE)
+    return Survey(total, filtered, entries)
+
+
+async def first_of(state: State, kind: Kind[T], things: list[T], order: Order, query: Query, count: int) -> list[T]:
+    """Those that come first in the wanted order; equal ones stay in the order of their places, backwards too."""
+    if not order.column:
+        return (things[::-1] if order.is_backwards else things)[:count]
+    keys: list[Any] = await in_slices(things, order.keys(kind, kind.view(state, query), state))
+    places = sorted(range(len(things)), key=keys.__getitem__, reverse=order.is_backwards)
+    return [things[at] for at in places[:count]]
 
 
 async def entries_of(state: State, kind: Kind[T], things: Sequence[T], order: Order, query: Query, *,
