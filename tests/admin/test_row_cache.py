@@ -91,3 +91,60 @@ def test_consumers_show_at_once(node: Node, vhost: str, connect: Connect):
     until_quiet(node, vhost)
     channel.basic_cancel(tag)
     assert row(node, vhost)["consumers"] == 0
+
+
+# --- connections and channels ---------------------------------------------------------------------------------------------
+
+
+def until_kept(node: Node, path: str) -> None:
+    """Rates are known and zero, and the row is as it was."""
+    def looked() -> bool:
+        [found] = node.api("GET", path)
+        return found == node.api("GET", path)[0]
+
+    eventually(looked, every=0.15)
+    eventually(looked, every=0.15)
+
+
+def test_a_quiet_connection_shows_every_change_at_once(node: Node, vhost: str, connect: Connect):
+    connection, path = connect(), f"/api/vhosts/{vhost}/connections"
+    until_kept(node, path)
+    before = node.api("GET", path)[0]
+    channels = [connection.channel() for _ in range(2)]
+    [after] = node.api("GET", path)
+    assert (before["channels"], after["channels"]) == (0, 2)
+    assert after["recv_oct"] > before["recv_oct"]
+    channels[0].close()
+    assert node.api("GET", path)[0]["channels"] == 1
+
+
+def test_a_quiet_channel_shows_every_change_at_once(node: Node, vhost: str, connect: Connect):
+    channel, path = connect().channel(), f"/api/vhosts/{vhost}/channels"
+    queue = channel.queue_declare("", exclusive=True).method.queue
+    until_kept(node, path)
+    channel.basic_consume(queue, lambda *_: None)
+    assert node.api("GET", path)[0]["consumer_count"] == 1
+    until_kept(node, path)
+    channel.basic_qos(prefetch_count=7)
+    assert node.api("GET", path)[0]["prefetch_count"] == 7
+    until_kept(node, path)
+    channel.tx_select()
+    assert node.api("GET", path)[0]["transactional"] is True
+    channel.basic_publish("", queue, b"x")
+    assert eventually(lambda: node.api("GET", path)[0]["messages_uncommitted"] == 1)
+
+
+@pytest.mark.parametrize("column", [
+    "messages", "messages_ready", "consumers", "message_bytes", "policy", "state", "node", "durable"])
+def test_lists_are_sorted_by_what_their_rows_show(node: Node, vhost: str, connect: Connect, column: str):
+    channel = connect().channel()
+    channel.confirm_delivery()
+    for number in (2, 0, 1):
+        channel.queue_declare(f"q{number}", durable=number == 1)
+        for _ in range(number):
+            channel.basic_publish("", f"q{number}", b"x")
+    channel.basic_consume("q0", lambda *_: None)
+    node.set_policy(vhost, "second", "q2", {"max-length": 7})
+    plain = node.api("GET", f"/api/queues/{vhost}")
+    wanted = sorted((row[column] for row in plain), key=lambda value: (value is not None, value or 0))
+    assert [row[column] for row in node.api("GET", f"/api/queues/{vhost}?sort={column}&page=1")["items"]] == wanted

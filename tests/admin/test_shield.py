@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import ssl
 import threading
@@ -13,7 +14,8 @@ import pytest
 import trustme
 
 from compat.support import free_port, unique
-from mirrormq.admin.shield import FORGET, FREE, LONGEST, MOST_WAITING, Patience
+from mirrormq.admin.attempts import FORGET, FREE, LONGEST, MOST_WAITING, Attempts
+from mirrormq.admin.errors import ApiError
 
 from .support import Node
 
@@ -24,40 +26,54 @@ MakeUser = Callable[..., str]
 
 
 def test_the_first_wrong_passwords_cost_nothing_then_each_doubles_the_wait():
-    patience = Patience()
-    waits = [patience.begin("there", 0.0) for _ in range(FREE + 8)]
-    assert waits[:FREE] == [0.0] * FREE
-    assert waits[FREE:FREE + 4] == pytest.approx([0.1, 0.2, 0.4, 0.8])
+    attempts, free = Attempts(), FREE["user"]
+    waits = [attempts.failed("u", "there", 0.0) for _ in range(free + 8)]
+    assert waits[:free] == [0.0] * free
+    assert waits[free:free + 4] == pytest.approx([0.1, 0.2, 0.4, 0.8])
     assert max(waits) == LONGEST
 
 
 def test_a_right_password_and_time_end_the_count():
-    patience = Patience()
-    for _ in range(FREE + 3):
-        patience.begin("there", 0.0)
-    patience.succeeded("there")
-    assert patience.begin("there", 1.0) == 0.0
-    for _ in range(FREE + 3):
-        patience.begin("there", 1.0)
-    assert patience.begin("there", 2.0) > 0.0
-    assert patience.begin("there", 3.0 + FORGET) == 0.0
+    attempts, many = Attempts(), FREE["user"] + 3
+    for _ in range(many):
+        attempts.failed("u", "there", 0.0)
+    attempts.succeeded("u", "there")
+    assert attempts.failed("u", "there", 1.0) == 0.0
+    for _ in range(many):
+        attempts.failed("u", "there", 1.0)
+    assert attempts.failed("u", "there", 2.0) > 0.0
+    assert attempts.failed("u", "there", 3.0 + FORGET) == 0.0
 
 
-def test_addresses_do_not_wait_for_each_other():
-    patience = Patience()
-    for _ in range(FREE + 3):
-        patience.begin("there", 0.0)
-    assert patience.begin("elsewhere", 0.0) == 0.0
+def test_neither_names_nor_addresses_wait_for_each_other():
+    attempts = Attempts()
+    for _ in range(FREE["user"] + 3):
+        attempts.failed("u", "there", 0.0)
+    assert attempts.failed("u", "elsewhere", 0.0) == 0.0
+    assert attempts.failed("another", "there", 0.0) == 0.0
 
 
-def test_nobody_keeps_many_answers_waiting():
-    patience = Patience()
-    for _ in range(MOST_WAITING):
-        patience.begin("there", 0.0)
-    assert patience.is_full("there")
-    assert not patience.is_full("elsewhere")
-    patience.end("there")
-    assert not patience.is_full("there")
+def test_guessing_many_names_from_one_address_waits_too():
+    attempts = Attempts()
+    for number in range(FREE["address"]):
+        attempts.failed(f"u{number}", "there", 0.0)
+    assert attempts.failed("another", "there", 0.0) > 0.0
+    assert attempts.failed("another", "elsewhere", 0.0) == 0.0
+
+
+async def test_nobody_keeps_many_answers_waiting():
+    attempts = Attempts()
+    for _ in range(FREE["user"] + 6):
+        attempts.failed("u", "there", asyncio.get_running_loop().time())
+    async with asyncio.TaskGroup() as group:
+        waiting = [group.create_task(attempts.delay("u", "there")) for _ in range(MOST_WAITING)]
+        await asyncio.sleep(0)
+        with pytest.raises(ApiError):
+            attempts.check("there")
+        attempts.check("elsewhere")
+        for task in waiting:
+            task.cancel()
+    attempts.check("there")
 
 
 # --- a node ---------------------------------------------------------------------------------------------------------------
@@ -75,7 +91,7 @@ def besieged(run_directory: None, tmp_path: Path) -> Iterator[Node]:
 def test_guessing_passwords_gets_slow_and_others_do_not_notice(besieged: Node):
     replies: list[int] = []
     guesses = [threading.Thread(target=lambda: replies.append(besieged.ask("GET", "/api/whoami", password=unique("p")).status))
-               for _ in range(FREE + MOST_WAITING + 15)]
+               for _ in range(FREE["user"] + MOST_WAITING + 15)]
     for guess in guesses:
         guess.start()
     started = time.monotonic()

@@ -1,163 +1,176 @@
-"""The ring of a queue, drawn from what its leader says; the cluster map, the forecast and the preview, on real nodes."""
+"""Three real nodes and what the page shows of them: a policy mirrors a queue, its ring is drawn, turns when its leader is killed.
+
+The tests of this file are one story, and go on from each other: a node that is killed in the end is not started again.
+MIRRORMQ_PICTURES=1 puts what is seen on the way into docs/pictures.
+"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
-from typing import Any
+import os
+from collections.abc import Iterator
 
 import pika
 import pytest
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import Page, expect
 
-from admin.cluster.support import Members, running
-from admin.support import Node, quote
+from admin.cluster.support import Member, Members, running
+from admin.support import quote
 
 from .conftest import Window
-from .support import Reader
+from .support import ROOT, Reader
 
-Channel = pika.adapters.blocking_connection.BlockingChannel
-AT = 1_700_000_000_000
-
-
-def member(node: str, durable: int, **more: Any) -> dict[str, Any]:
-    return {"node": node, "received": durable, "durable": durable, "is_linked": True, "lag_entries": 0, "lag_bytes": 0,
-            "sync_done": None, "sync_total": None} | more
-
-
-def ring(*members: dict[str, Any], **more: Any) -> dict[str, Any]:
-    return {"epoch": 3, "end": 100, "stable": 98, "is_mirrored": True, "wanted": 3, "sentence": "", "leader": members[0]["node"],
-            "policy": "ha", "messages": 5, "members": list(members), "learners": [], "lakes": []} | more
-
-
-FAILOVER = {"epoch": 4, "time_ms": AT, "old_leader": "a@x", "new_leader": "b@x", "lost": 0,
-            "sentence": "b@x leads q in epoch 4 because a@x stopped answering for 2.1 s; nothing confirmed is lost"}
-CUT = {"id": "cut-1", "node": "a@x", "epoch": 3, "first": 99, "last": 100, "time_ms": AT, "messages": 2,
-       "reason": "epoch 4 never had them"}
-PURGE = {"id": "undo-1", "name": "q", "what": "purge", "time_ms": AT, "until_ms": AT + 60_000, "messages": 7, "bytes": 70}
-
-
-class Leader:
-    """Stands for the leader of a mirrored queue: answers what the page asks about its ring, and notes what it is told to do."""
-
-    def __init__(self, page: Page) -> None:
-        self.answers: dict[str, Any] = {"failovers": [], "quarantine": [], "undo": []}
-        self.told: list[tuple[str, Any]] = []
-        page.route("**/api/queues/*/q/ring", lambda route: route.fulfill(json=self.answers["ring"]))
-        for what in ("failovers", "quarantine"):
-            page.route(f"**/api/queues/*/q/{what}", self._answer(what))
-        page.route("**/api/undo/*?name=q", lambda route: route.fulfill(json=self.answers["undo"]))
-        page.route("**/quarantine/*", self._note)
-        page.route("**/api/undo/*/*", self._note)
-
-    def _answer(self, what: str) -> Callable[[Route], None]:
-        return lambda route: route.fulfill(json=self.answers[what])
-
-    def _note(self, route: Route) -> None:
-        sent = route.request.post_data
-        self.told.append((route.request.url.rpartition("/")[2], json.loads(sent) if sent else None))
-        self.answers["quarantine"] = self.answers["undo"] = []
-        route.fulfill(json={"messages": 1})
-
-
-def test_a_queue_alone_has_a_ring_of_one_and_says_why(reader: Reader, node: Node, vhost: str, channel: Channel):
-    channel.queue_declare("q", durable=True)
-    reader.open("queues", vhost, "q", "ring")
-    page = reader.page
-    expect(page.locator(".ring g.leader")).to_have_count(1)
-    expect(page.locator(".ring g.mirror")).to_have_count(0)
-    expect(page.locator("main")).to_contain_text("it has one copy, because no policy with ha-mode applies to it")
-    for nothing in ("Its leader has never changed.", "Nothing was ever cut off", "There is nothing to take back."):
-        expect(page.locator("main")).to_contain_text(nothing)
-
-
-def test_a_ring_is_drawn_and_turns_when_its_leader_changes(reader: Reader, vhost: str, channel: Channel):
-    channel.queue_declare("q", durable=True)
-    page, leader = reader.page, Leader(reader.page)
-    syncing = member("d@x", 40, lag_entries=60, lag_bytes=6000, sync_done=4, sync_total=10)
-    lake = {"name": "lake", "acknowledged": 90, "lag_entries": 10, "lag_bytes": 100, "seen_ms": AT}
-    leader.answers["ring"] = ring(member("a@x", 100), member("b@x", 99), member("c@x", 98), learners=[syncing], lakes=[lake])
-    reader.open("queues", vhost, "q", "ring")
-    picture = page.locator(".ring")
-    expect(picture.locator("g.leader title")).to_have_text("a@x: leader, at 100")
-    expect(picture.locator("g.mirror title")).to_have_text(["b@x: mirror, at 99", "c@x: mirror, at 98"])
-    expect(picture.locator("g.learner title")).to_have_text("d@x: learner, syncing 40 %")
-    expect(picture.locator("g.lake title")).to_have_text("lake: lake, 10 behind")
-    expect(picture).to_contain_text("98")
-    leader.answers["ring"] = ring(member("b@x", 120), member("c@x", 120), epoch=4, end=120, stable=120)
-    leader.answers["failovers"] = [FAILOVER]
-    expect(picture.locator("g.leader title")).to_have_text("b@x: leader, at 120")
-    expect(page.locator("ol.story")).to_contain_text(FAILOVER["sentence"])
-
-
-def test_quarantine_and_undo_have_buttons(reader: Reader, vhost: str, channel: Channel):
-    channel.queue_declare("q", durable=True)
-    page, leader = reader.page, Leader(reader.page)
-    leader.answers |= {"ring": ring(member("a@x", 100)), "quarantine": [CUT], "undo": [PURGE]}
-    reader.open("queues", vhost, "q", "ring")
-    page.get_by_role("table", name="quarantine").get_by_role("button", name="Put back").click()
-    page.get_by_role("dialog").get_by_role("button", name="Put them back").click()
-    expect(page.get_by_role("table", name="quarantine")).to_have_count(0)
-    leader.answers["undo"] = [PURGE]
-    page.get_by_role("table", name="undo").get_by_role("button", name="Restore").click()
-    page.get_by_role("dialog").get_by_role("button", name="Restore").click()
-    expect(page.get_by_role("table", name="undo")).to_have_count(0)
-    assert leader.told == [("cut-1", {"action": "requeue"}), ("undo-1", None)]
-
-
-def test_what_is_not_there_cannot_be_settled_or_undone(node: Node, vhost: str, channel: Channel):
-    channel.queue_declare("q", durable=True)
-    path = f"/api/queues/{quote(vhost)}/q/quarantine/none"
-    assert node.ask("POST", path, {"action": "requeue"}).status == 404
-    assert node.ask("POST", path, {"action": "eat"}).status == 400
-    assert node.ask("POST", f"/api/undo/{quote(vhost)}/none").status == 404
-    assert node.ask("GET", f"/api/queues/{quote(vhost)}/none/ring").status == 404
-
-
-def test_a_forecast_that_comes_as_rows_alone_is_summed_up(reader: Reader):
-    rows = [{"vhost": "/", "name": f"q{number}", "messages": 1, "outcome": word, "sentence": f"it {word}", "next_leader": None}
-            for number, word in enumerate(("moves", "waits", "at_risk", "ends"))]
-    reader.page.route("**/stop-forecast", lambda route: route.fulfill(json=rows))
-    reader.open("cluster")
-    reader.page.get_by_role("button", name="Stop forecast").click()
-    expect(reader.page.locator("#forecast")).to_contain_text("1 queues are taken over, 2 cannot be used until it is back, 1 end")
-    expect(reader.page.locator("#forecast tbody tr")).to_have_count(4)
-
-
-# --- real nodes -----------------------------------------------------------------------------------------------------
+A, B, C = "a@localhost", "b@localhost", "c@localhost"
+EVIL = "orders.<img src=x onerror=alert(1)>"
+KEPT = pika.BasicProperties(delivery_mode=2)
+SOON = 40_000       # milliseconds in which a ring is whole, or has a new leader, on a busy machine
 
 
 @pytest.fixture(scope="module")
 def members(run_directory: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Members]:
-    with running(Members(tmp_path_factory.mktemp("cluster"), ["a@localhost", "b@localhost"])) as cluster:
+    with running(Members(tmp_path_factory.mktemp("cluster"), [A, B, C])) as cluster:
+        for name in ("orders", EVIL):
+            cluster[0].declare("/", name, node=C)
+        for number in range(3):
+            cluster[0].declare("/", f"q{number}", node=B)
         yield cluster
 
 
-def test_a_cluster_is_shown_and_browsed_from_any_node_and_a_stopped_node_is_told(members: Members, window: Window):
-    first, second = members
-    for number in range(3):
-        first.declare("/", f"q{number}", node="b@localhost")
-    body = {"properties": {"delivery_mode": 2}, "routing_key": "q0", "payload": "over there", "payload_encoding": "string"}
-    assert first.ask("POST", "/api/exchanges/%2F/amq.default/publish", body).body == {"routed": True}
-    reader = window(first)
+@pytest.fixture
+def seat(members: Members, window: Window) -> Reader:
+    """Logged in at the first node."""
+    reader = window(members[0], height=1240)
     reader.log_in()
-    page = reader.page
-    expect(page.locator(".frame")).to_be_visible()
-    reader.open("queues", "/", "q0", "messages")
+    expect(reader.page.locator(".frame")).to_be_visible()
+    return reader
+
+
+def publish(node: Member, queue: str, *bodies: bytes) -> None:
+    connection = node.connect("/")
+    channel = connection.channel()
+    channel.confirm_delivery()
+    for body in bodies:
+        channel.basic_publish("", queue, body, KEPT)
+    connection.close()
+
+
+def photograph(page: Page, name: str) -> None:
+    if os.environ.get("MIRRORMQ_PICTURES") == "1":
+        page.screenshot(path=ROOT / "docs" / "pictures" / name)
+
+
+def members_of(page: Page, kind: str) -> list[str]:
+    return sorted(title.partition(":")[0] for title in page.locator(f".ring g.{kind} title").all_text_contents())
+
+
+def test_a_policy_added_on_the_page_mirrors_a_queue_before_the_readers_eyes(seat: Reader, members: Members, window: Window):
+    watcher = window(members[1])
+    watcher.log_in()
+    expect(watcher.page.locator(".frame")).to_be_visible()
+    watcher.open("queues", "/", "orders", "ring")
+    expect(watcher.page.locator("main")).to_contain_text("it has one copy, because no policy with ha-mode applies to it")
+    seat.open("policies")
+    form = seat.page.locator("#policies form")
+    form.get_by_label("Name").fill("ha")
+    form.get_by_label("Pattern").fill("^orders")
+    for key in ("ha-mode=all", "ha-sync-mode=automatic"):
+        form.get_by_role("button", name=key).click()
+    form.get_by_role("button", name="Add / update policy").click()
+    expect(seat.page.locator("#policies tbody")).to_contain_text("ha-mode = all")
+    picture = watcher.page.locator(".ring")
+    expect(picture.locator("g.mirror")).to_have_count(2, timeout=SOON)
+    expect(picture.locator("g.learner")).to_have_count(0, timeout=SOON)
+    assert (members_of(watcher.page, "leader"), members_of(watcher.page, "mirror")) == ([C], [A, B])
+    expect(watcher.page.locator("main")).to_contain_text("3 of 3 wanted")
+    seat.open("queues")
+    expect(seat.page.locator("tbody tr").filter(has_text="orders").first).to_contain_text("+2")
+
+
+def test_a_mirrored_queue_is_browsed_without_consuming_and_comes_back_after_a_purge(seat: Reader, members: Members):
+    publish(members[1], "orders", *(b"order %d" % number for number in range(5)))
+    page = seat.page
+    seat.open("queues", "/", "orders", "messages")
+    page.get_by_role("button", name="Browse").click()
+    expect(page.locator("article.message pre")).to_have_text([f"order {number}" for number in range(5)])
+    expect(page.locator("article.message .badge")).to_have_count(0)
+    seat.open("queues", "/", "orders")
+    ready = page.locator("dl.facts dt:text-is('Ready') + dd")
+    expect(ready).to_contain_text("5 (")
+    page.get_by_role("button", name="Purge").click()
+    page.get_by_role("dialog").get_by_role("button", name="Purge it").click()
+    expect(ready).to_contain_text("0 (")
+    page.get_by_role("link", name="Ring").click()
+    page.get_by_role("table", name="undo").get_by_role("button", name="Restore").click()
+    page.get_by_role("dialog").get_by_role("button", name="Restore").click()
+    expect(page.locator("#toasts")).to_contain_text("The messages are back.")
+    expect(page.locator("main")).to_contain_text("There is nothing to take back.")
+    assert members[1].queue("/", "orders")["messages"] == 5
+
+
+def test_a_lake_mirror_stands_below_the_ring(seat: Reader, members: Members):
+    assert members[0].ask("PUT", "/api/lake-mirrors/%2F/lakehouse", {"pattern": "^orders$"}).status == 201
+    seat.open("queues", "/", "orders", "ring")
+    expect(seat.page.locator(".ring g.lake title")).to_contain_text("lakehouse: lake,")
+    photograph(seat.page, "ring.png")
+    members[0].ask("DELETE", "/api/lake-mirrors/%2F/lakehouse")
+    expect(seat.page.locator(".ring g.lake")).to_have_count(0)
+
+
+def test_a_hostile_name_is_harmless_in_the_ring(seat: Reader):
+    page = seat.page
+    seat.open("queues", "/", EVIL, "ring")
+    expect(page.locator("h1")).to_have_text(EVIL)
+    expect(page.locator(".ring g.mirror")).to_have_count(2, timeout=SOON)
+    assert page.locator("main img, main script, [onerror]").count() == 0
+
+
+def test_the_cluster_is_shown_and_a_stop_is_forecast(seat: Reader, members: Members):
+    publish(members[0], "q0", b"over there")
+    page = seat.page
+    seat.open("queues", "/", "q0", "messages")
     page.get_by_role("button", name="Browse").click()
     expect(page.locator("article.message pre")).to_have_text("over there")
     page.get_by_role("link", name="Biography").click()
     expect(page.locator("ol.story")).to_contain_text("entered the queue")
-    reader.open("queues", "/", "q0", "ring")
-    expect(page.locator(".ring g.leader title")).to_contain_text("b@localhost")
-    reader.open("cluster")
-    expect(page.locator(".bars .row").filter(has_text="b@localhost")).to_contain_text("3 leaders")
-    page.get_by_role("row").filter(has_text="b@localhost").get_by_role("button", name="Stop forecast").click()
-    expect(page.locator("#forecast")).to_contain_text("3 cannot be used until it is back")
-    expect(page.locator("#forecast tbody tr")).to_have_count(3)
+    seat.open("cluster")
+    expect(page.locator(".bars .row").filter(has_text=B)).to_contain_text("3 leaders")
+    forecast = page.locator("#forecast")
+    for node, told in ((B, "3 cannot be used until it is back"), (C, "2 queues are taken over")):
+        page.get_by_role("row").filter(has_text=node).get_by_role("button", name="Stop forecast").click()
+        expect(forecast).to_contain_text(told)
+    expect(forecast.locator("tbody tr")).to_have_count(2)
     page.get_by_role("button", name="Preview").click()
-    expect(page.locator("main")).to_contain_text("no queue has a mirror in sync")
-    second.stop()
-    expect(page.locator(".bars .row").filter(has_text="b@localhost")).to_contain_text("down")
-    reply = first.ask("GET", "/api/queues/%2F/q0/messages")
-    assert (reply.status, "b@localhost" in reply.body["reason"]) == (503, True)
+    expect(page.locator("main")).to_contain_text("orders")
+
+
+def test_a_session_holds_on_every_node_and_ends_on_every_node(seat: Reader, members: Members):
+    page = seat.page
+    [cookie] = seat.context.cookies()
+    old = {"Cookie": f"{cookie['name']}={cookie['value']}"}
+    page.goto(members[1].url)
+    expect(page.locator(".foot")).to_contain_text(B)
+    page.get_by_role("button", name="Log out").click()
+    expect(page.get_by_label("Password")).to_be_visible()
+    for member in members:
+        assert member.ask("GET", "/api/overview", user=None, headers=old).status == 401
+
+
+def test_when_the_leader_is_killed_the_ring_turns_and_the_audit_is_told_without_a_reload(seat: Reader, members: Members):
+    page = seat.page
+    seat.open("queues", "/", "orders", "ring")
+    expect(page.locator(".ring g.leader title")).to_contain_text(C)
+    expect(page.locator("main")).to_contain_text("Its leader has never changed.")
+    page.evaluate("window.unreloaded = true")
+    members[2].kill()
+    expect(page.locator(".ring g.leader title")).not_to_contain_text(C, timeout=SOON)
+    story = page.locator("ol.story li").first
+    expect(story).to_contain_text(f"because {C} does not answer", timeout=SOON)
+    expect(story).to_contain_text("0 confirmed messages lost")
+    expect(page.locator(".ring g.learner title")).to_have_text(f"{C}: learner, does not answer", timeout=SOON)
+    assert page.evaluate("window.unreloaded") is True
+    photograph(page, "failover.png")
+    seat.open("cluster")
+    expect(page.locator(".bars .row").filter(has_text=C)).to_contain_text("down")
+    members[1].stop()
+    expect(page.locator(".bars .row").filter(has_text=B)).to_contain_text("down", timeout=SOON)
+    reply = members[0].ask("GET", f"/api/queues/%2F/{quote('q0')}/messages")
+    assert (reply.status, B in reply.body["reason"]) == (503, True)

@@ -18,6 +18,7 @@ import hmac
 from collections.abc import Iterable
 from typing import Final
 
+from mirrormq.admin.attempts import Attempts
 from mirrormq.admin.errors import ApiError, not_authorised
 from mirrormq.broker.auth import Authority, LoginRefused, User
 from mirrormq.broker.broker import Broker
@@ -85,6 +86,7 @@ class Gate:
     def __init__(self, broker: Broker, token: str) -> None:
         self._broker = broker
         self._token = token
+        self.attempts = Attempts()
         self.succeeded = 0
         self.failed = 0
 
@@ -121,6 +123,15 @@ class Gate:
 def is_token(header: str | None, token: str) -> bool:
     scheme, _, value = (header or "").partition(" ")
     return scheme.lower() == "bearer" and hmac.compare_digest(value.strip().encode(), token.encode())
+
+
+def claimed_name(header: str | None) -> str:
+    """Who the caller says to be; empty where that cannot be told."""
+    scheme, _, value = (header or "").partition(" ")
+    try:
+        return _credentials(value.strip())[0] if scheme.lower() == "basic" else ""
+    except ApiError:
+        return ""
 
 
 def _credentials(value: str) -> tuple[str, str]:

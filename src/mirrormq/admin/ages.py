@@ -7,7 +7,6 @@ precisely as the queue is looked at. Marks that no ready message needs are dropp
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from typing import Final
 
 from mirrormq.broker.backlog import PlainBacklog
@@ -25,22 +24,27 @@ class _Marks:
 
 class Ages:
     def __init__(self) -> None:
-        self._queues: dict[Hashable, _Marks] = {}
+        self._queues: dict[int, _Marks] = {}          # by log id
         self._swept = 0
 
     def look(self, queue: Queue, now: int) -> float:
-        """Seconds; 0 for a queue with nothing ready."""
-        found = self._queues.setdefault((queue.vhost, queue.name, queue.log_id), _Marks())
+        """Seconds; 0 for a queue with nothing ready, in which a mark would tell nothing of what comes later."""
+        head, key = first_ready(queue), int(queue.log_id)
+        if head is None:
+            self._queues.pop(key, None)
+            return 0.0
+        found = self._queues.get(key)
+        if found is None:
+            found = self._queues[key] = _Marks()
         found.looked = now
-        head = first_ready(queue)
-        found.marks = [mark for mark in found.marks if head is not None and mark[0] > head]
+        found.marks = [mark for mark in found.marks if mark[0] > head]
         oldest = found.marks[0][1] if found.marks else now
         if not found.marks or found.marks[-1][0] != queue.next_index:
             found.marks.append((int(queue.next_index), now))
         if len(found.marks) > MOST:
             found.marks = found.marks[:1] + found.marks[1::2]
         self._sweep(now)
-        return (now - oldest) / 1000 if head is not None else 0.0
+        return (now - oldest) / 1000
 
     def _sweep(self, now: int) -> None:
         if now - self._swept > FORGET:

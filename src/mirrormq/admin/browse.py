@@ -31,6 +31,8 @@ MAX_SCANNED_BYTES: Final = 8 << 20
 MAX_SHOWN_BYTES: Final = 512 << 10      # of all payloads of one answer
 MAX_PAYLOAD: Final = 64 << 10           # of one of them
 SHOWN: Final = 2048
+PATIENCE: Final = 6.0                   # seconds in which a queue gets a new leader
+LOOK_AGAIN: Final = 0.2
 PLACES: Final = ("any", "payload", "routing_key", "properties")
 
 
@@ -88,18 +90,32 @@ def readable(call: Call) -> Queue:
     return queue
 
 
-async def at_home(call: Call, queue: Queue, what: str, about: Json) -> Any:
-    """The answer of the node that has the queue."""
+async def at_home(call: Call, queue: Queue, what: str, about: Json, *, is_change: bool = False) -> Any:
+    """The answer of the node that has the queue. While a mirrored one changes its leader, who looks at it waits for the next."""
     about = about | {"vhost": queue.vhost, "name": queue.name}
-    if call.state.broker.serving(queue) is not None:
-        told = await HERE[what](call.state, about)
-    else:
-        told = await call.runtime.cluster.ask(queue.home, what, about)
+    told = await _asked(call, queue, what, about)
+    waits = 0 if is_change else int(PATIENCE / LOOK_AGAIN)
+    while waits and told in (None, GONE_AWAY) and _has_heirs(call, queue):
+        waits -= 1
+        await asyncio.sleep(LOOK_AGAIN)
+        told = await _asked(call, queue, what, about)
     if told is None:
         raise unavailable(f"node {queue.home}, which has the queue, does not answer")
     if isinstance(told, dict) and "refused" in told:
         raise ApiError(int(told["refused"]), str(told["error"]), str(told["reason"]))
     return told
+
+
+async def _asked(call: Call, queue: Queue, what: str, about: Json) -> Any:
+    if call.state.broker.serving(queue) is not None:
+        return await HERE[what](call.state, about)
+    return await call.runtime.cluster.ask(queue.home, what, about)
+
+
+def _has_heirs(call: Call, queue: Queue) -> bool:
+    forwarding = call.broker.forwarding
+    front = None if queue.is_deleted else forwarding.mirrored.get(queue.log_id)
+    return front is not None and not all(forwarding.is_gone(node) for node in front.holders)
 
 
 async def browse_messages(call: Call) -> Answer:

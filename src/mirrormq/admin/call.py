@@ -14,7 +14,7 @@ from mirrormq.admin.mirrors import Mirrors
 from mirrormq.admin.rates import Rates
 from mirrormq.admin.ring_office import RingOffice
 from mirrormq.admin.ring_view import RingView
-from mirrormq.admin.row_cache import RowCache
+from mirrormq.admin.row_cache import Mark, RowCache
 from mirrormq.admin.sessions import Logins
 from mirrormq.broker.broker import Broker
 from mirrormq.broker.vhost import VirtualHost
@@ -43,11 +43,12 @@ class State:
         self.rates = rates
         office = RingOffice(runtime)
         self.rings: RingView = office
-        self.logins: Logins = Logins(runtime.broker.node_name)
+        self.logins: Logins = Logins(runtime.cluster.derived_key("sessions of the page"))
         self.mirrors: Mirrors = office
         self.ages = Ages()
         self.meter = Meter()
         self.row_cache = RowCache()
+        self.metrics: dict[int, tuple[Mark, dict[str, int | float]]] = {}      # of quiet queues, by log id
 
 
 class Call:

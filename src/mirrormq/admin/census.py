@@ -18,6 +18,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from mirrormq.admin.call import Answer, Json, State
 from mirrormq.admin.listing import Page, columns_of, encode, in_slices, page_of, project, sort_key, value_at
+from mirrormq.admin.row_cache import Memory
 from mirrormq.broker.broker import Broker
 
 T = TypeVar("T")
@@ -67,7 +68,17 @@ class Kind(Generic[T]):
 
     def text(self, state: State, query: Query) -> Callable[[T], str]:
         """One row of a list, encoded."""
-        return shown(self.view(state, query), query)
+        plain = shown(self.view(state, query), query)
+        memory, rows = self.memory(state), state.row_cache.rows(self.word, query)
+        return plain if memory is None or rows is None else memory.rows(rows, plain, state.rates, int(state.broker.now))
+
+    def memory(self, _: State) -> Memory[T] | None:
+        """How rows are told from memory; None if they are not."""
+        return None
+
+    def quick_value(self, _: State, __: str) -> Callable[[T], object] | None:
+        """A column by which lists are sorted often, without the rest of the row."""
+        return None
 
     def whole_view(self, state: State, query: Query) -> Callable[[T], Json]:
         """How one is shown alone."""
@@ -100,13 +111,16 @@ class Order:
     def is_by_names(self) -> bool:
         return self.column in ("", "name", "vhost")
 
-    def keys(self, kind: Kind[T], view: Callable[[T], Json]) -> Callable[[T], Key | None]:
+    def keys(self, kind: Kind[T], view: Callable[[T], Json], state: State) -> Callable[[T], Key | None]:
         if not self.column:
             return lambda _: None
         if self.column == "name":
             return lambda thing: sort_key(kind.name(thing))
         if self.column == "vhost":
             return lambda thing: sort_key(kind.vhost(thing))
+        quick = kind.quick_value(state, self.column)
+        if quick is not None:
+            return lambda thing: sort_key(quick(thing))
         path = self.column.split(".")
         return lambda thing: sort_key(value_at(view(thing), path))
 
@@ -137,16 +151,26 @@ async def survey(state: State, kind: Kind[T], scope: Scope, query: Query, *, is_
     total = len(found)
     if page is not None:
         found = [thing for thing in found if page.wanted(kind.name(thing))]
-    entries = await entries_of(state, kind, found, order, query, with_rows=page is None and len(found) <= PIECE)
+    filtered = len(found)
     if page is not None:
-        entries = order.arrange(entries)[:page.number * page.size]
-    return Survey(total, len(found), entries)
+        found = await first_of(state, kind, found, order, query, page.number * page.size)
+    entries = await entries_of(state, kind, found, order, query, with_rows=page is None and filtered <= PIECE)
+    return Survey(total, filtered, entries)
+
+
+async def first_of(state: State, kind: Kind[T], things: list[T], order: Order, query: Query, count: int) -> list[T]:
+    """Those that come first in the wanted order; equal ones stay in the order of their places, backwards too."""
+    if not order.column:
+        return (things[::-1] if order.is_backwards else things)[:count]
+    keys: list[Any] = await in_slices(things, order.keys(kind, kind.view(state, query), state))
+    places = sorted(range(len(things)), key=keys.__getitem__, reverse=order.is_backwards)
+    return [things[at] for at in places[:count]]
 
 
 async def entries_of(state: State, kind: Kind[T], things: Sequence[T], order: Order, query: Query, *,
                      with_rows: bool = False) -> list[Entry]:
     node, view = state.broker.node_name, kind.view(state, query)
-    key, text = order.keys(kind, view), kind.text(state, query)
+    key, text = order.keys(kind, view, state), kind.text(state, query)
     return await in_slices(things, lambda thing: Entry(node, kind.place(thing), key(thing), text(thing) if with_rows else None))
 
 
@@ -163,6 +187,10 @@ def shown(view: Callable[[T], Json], query: Query) -> Callable[[T], str]:
     if columns is None:
         return lambda thing: encode_text(view(thing))
     return lambda thing: encode_text(project(view(thing), columns))
+
+
+def _joined(rows: Sequence[str]) -> bytes:
+    return ("[" + ",".join(rows) + "]").encode()
 
 
 def encode_text(row: object) -> str:
@@ -187,15 +215,22 @@ class Census(Generic[T]):
         self._cluster = state.runtime.cluster
 
     async def answer(self) -> Answer:
+        if self.page is None and not self.order.column and not self.order.is_backwards and self._is_alone():
+            text = self.kind.text(self.state, self.query)
+            return Answer(200, _joined(await in_slices(self.kind.find(self.state.broker, self.scope), text)))
         total, filtered, entries = await self.look()
         entries = self.order.arrange(entries)
         if self.page is not None:
             entries = list(self.page.cut(entries, filtered))
         rows = await self.rows(entries)
-        encoded = b"[" + b",".join([row.encode() for row in rows]) + b"]"
+        encoded = _joined(rows)
         if self.page is None:
             return Answer(200, encoded)
         return Answer(200, self.page.around(encoded, len(rows), total=total, filtered=filtered))
+
+    def _is_alone(self) -> bool:
+        """Whether everything that is to be listed is here, so that there is nothing to put together."""
+        return not self._cluster.neighbours
 
     async def look(self) -> Survey:
         """What all nodes have. Of a page's list, as much as can be on the page."""

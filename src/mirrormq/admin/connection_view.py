@@ -8,6 +8,7 @@ from typing import Any, Final
 from mirrormq.admin.call import Json, State
 from mirrormq.admin.census import Kind, Place, Query, Scope
 from mirrormq.admin.queue_view import COLLECTOR, span_of, timestamp
+from mirrormq.admin.row_cache import Mark, Memory
 from mirrormq.admin.values import from_table
 from mirrormq.broker.broker import Broker
 from mirrormq.broker.channel import CONFIRM, TRANSACTION, Channel
@@ -36,6 +37,21 @@ def state_of(connection: Connection) -> str:
     return STATES[connection.state]
 
 
+def connection_key(connection: Connection) -> tuple[str, ...]:
+    return ("connection", connection.name)
+
+
+def connection_counters(connection: Connection) -> dict[str, int]:
+    return {"recv_oct": int(connection.received_bytes), "send_oct": int(connection.sent_bytes)}
+
+
+def connection_mark(connection: Connection) -> Mark:
+    """All else of its row stays as it was when it was opened."""
+    return (connection.connected_at, connection.received_bytes, connection.sent_bytes, connection.received_count,
+            connection.sent_count, len(connection.channels), connection.state, connection.is_blocked,
+            bool(connection.broker.alarms), connection.user, connection.vhost)
+
+
 class ConnectionView:
     def __init__(self, state: State, query: Query) -> None:
         self._state = state
@@ -44,8 +60,7 @@ class ConnectionView:
 
     def show(self, connection: Connection) -> Json:
         state, user = self._state, user_of(connection)
-        counters = {"recv_oct": int(connection.received_bytes), "send_oct": int(connection.sent_bytes)}
-        figures = state.rates.look(("connection", connection.name), counters, state.broker.now,
+        figures = state.rates.look(connection_key(connection), connection_counters(connection), state.broker.now,
                                    keep=self._span is not None)
         row: Json = {
             "auth_mechanism": connection.mechanism, "channel_max": int(connection.channel_max),
@@ -95,6 +110,18 @@ def channel_counters(channel: Channel) -> dict[str, int]:
     }  # fmt: skip
 
 
+def channel_key(channel: Channel) -> tuple[str, ...]:
+    return ("channel", channel_name(channel))
+
+
+def channel_mark(channel: Channel) -> Mark | None:
+    if channel.transaction is not None:
+        return None
+    return (channel.connection.connected_at, channel.acknowledged, channel.confirmed, channel.delivered, channel.delivered_no_ack,
+            channel.dropped, channel.published, channel.returned, channel.sequence, len(channel.consumers), len(channel.unacked),
+            channel.prefetch, channel.limit, channel.mode)
+
+
 class ChannelView:
     def __init__(self, state: State, query: Query) -> None:
         self._state = state
@@ -124,7 +151,7 @@ class ChannelView:
     def _flows(self, channel: Channel) -> Json:
         state = self._state
         counters = channel_counters(channel)
-        figures = state.rates.look(("channel", channel_name(channel)), counters, state.broker.now,
+        figures = state.rates.look(channel_key(channel), counters, state.broker.now,
                                    keep=self._span is not None)
         if not any(counters.values()):
             return {"idle_since": _idle_since(channel)}
@@ -161,6 +188,9 @@ class Connections(Kind[Connection]):
     def view(self, state: State, query: Query) -> Callable[[Connection], Json]:
         return ConnectionView(state, query).show
 
+    def memory(self, _: State) -> Memory[Connection] | None:
+        return Memory(connection_key, connection_counters, connection_mark)
+
 
 def _is_meant(connection: Connection, scope: Scope) -> bool:
     if scope.connection is not None and connection.name != scope.connection:
@@ -172,6 +202,9 @@ class NamesOfConnections(Connections):
     """The short rows of a user's connections."""
 
     word = "connections-of-user"
+
+    def memory(self, _: State) -> None:
+        return None
 
     def view(self, state: State, query: Query) -> Callable[[Connection], Json]:
         node = state.broker.node_name
@@ -201,6 +234,9 @@ class Channels(Kind[Channel]):
 
     def view(self, state: State, query: Query) -> Callable[[Channel], Json]:
         return ChannelView(state, query).show
+
+    def memory(self, _: State) -> Memory[Channel]:
+        return Memory(channel_key, channel_counters, channel_mark)
 
 
 def _in_order(channels: Iterable[Channel]) -> list[Channel]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 from mirrormq.admin.access import Principal
-from mirrormq.admin.call import Answer, Call, Json, done
+from mirrormq.admin.browse import HERE
+from mirrormq.admin.call import Answer, Call, Json, State, done
 from mirrormq.admin.errors import ApiError, not_authorised
 from mirrormq.admin.sessions import LIFETIME, PAGE_HEADER, Session
 from mirrormq.broker.auth import LoginRefused, User
@@ -20,55 +22,69 @@ def _about(session: Session, call: Call) -> Json:
             "node": call.broker.node_name}
 
 
+def _session(call: Call) -> Session | None:
+    return call.state.logins.find(call.broker.authority, call.headers.get("Cookie"), time.time())
+
+
 def show_session(call: Call) -> Answer:
-    session = None if call.is_foreign else call.state.logins.find(call.broker.authority, call.headers.get("Cookie"))
+    session = None if call.is_foreign else _session(call)
     return Answer(200, {"name": None} if session is None else _about(session, call))
 
 
-def log_in(call: Call) -> Answer:
+async def log_in(call: Call) -> Answer:
     if call.is_foreign or PAGE_HEADER not in call.headers:
         raise not_authorised("logging in is for the page of this node; scripts send name and password with each request")
     name, password = call.need_text("username"), call.need_text("password")
-    _refuse_guessers(call, name)
-    user = _authenticate(call, name, password)
-    cookie, session = call.state.logins.begin(user)
-    return Answer(200, _about(session, call), {"set-cookie": _set_cookie(call, cookie, int(LIFETIME))})
+    call.state.gate.attempts.check(call.address)
+    user = await _authenticate(call, name, password)
+    cookie, session = call.state.logins.begin(user, time.time())
+    return Answer(200, _about(session, call), {"set-cookie": _set_cookie(call, cookie, LIFETIME)})
 
 
-def _refuse_guessers(call: Call, name: str) -> None:
-    seconds = call.state.logins.attempts.wait(name, call.address, time.monotonic())
-    if seconds > 0:
-        raise ApiError(429, "too_many_attempts", f"too many failed logins; try again in {int(seconds) + 1} s",
-                       {"retry-after": str(int(seconds) + 1)})
-
-
-def _authenticate(call: Call, name: str, password: str) -> User:
+async def _authenticate(call: Call, name: str, password: str) -> User:
     gate, authority = call.state.gate, call.broker.authority
     try:
         user = authority.authenticate(name, password)
         authority.check_origin(name, call.address)
     except LoginRefused as refusal:
         gate.failed += 1
-        call.state.logins.attempts.failed(name, call.address, time.monotonic())
         call.broker.host.report("warning", f"HTTP access denied: {refusal}")
+        await gate.attempts.delay(name, call.address)
         raise ApiError(401, "not_authorized", "Login failed") from None
     if not Principal(user, authority).is_management:
         raise not_authorised("Not management user")
     gate.succeeded += 1
-    call.state.logins.attempts.succeeded(name, call.address)
+    gate.attempts.succeeded(name, call.address)
     return user
 
 
-def log_out(call: Call) -> Answer:
+async def log_out(call: Call) -> Answer:
     """Without a token: to be logged out harms nobody, and other sites cannot send the cookie."""
-    if not call.is_foreign:
-        call.state.logins.end(call.headers.get("Cookie"))
+    session = None if call.is_foreign else _session(call)
+    if session is not None:
+        await _revoke(call, session)
     answer = done()
     answer.headers["set-cookie"] = _set_cookie(call, "", 0)
     return answer
+
+
+async def _revoke(call: Call, session: Session) -> None:
+    """Everywhere; a node that does not answer knows the session until it ends by itself."""
+    about, cluster = {"id": session.id, "until": session.until}, call.runtime.cluster
+    await revoke_here(call.state, about)
+    others = [node for node in cluster.membership.running if node != call.broker.node_name]
+    await asyncio.gather(*(cluster.ask(node, "revoke_session", about) for node in others))
+
+
+async def revoke_here(state: State, about: Json) -> bool:
+    state.logins.end(about["id"], about["until"], time.time())
+    return True
 
 
 def _set_cookie(call: Call, value: str, age: int) -> str:
     path = call.runtime.config.management_path_prefix.rstrip("/") + "/"
     secure = "; Secure" if call.is_secure else ""
     return f"{call.state.logins.cookie}={value}; Path={path}; Max-Age={age}; HttpOnly; SameSite=Strict{secure}"
+
+
+HERE["revoke_session"] = revoke_here

@@ -10,6 +10,7 @@ Nothing is counted for the sake of metrics: what the broker counts anyway is rea
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Final
 
 from mirrormq import __version__
@@ -24,7 +25,8 @@ from mirrormq.admin.metrics_families import Field
 from mirrormq.admin.mirrors import Ring
 from mirrormq.admin.nodes import show_here
 from mirrormq.admin.queue_census import QUEUES
-from mirrormq.admin.queue_view import QueueView, queue_counters
+from mirrormq.admin.queue_marks import marks
+from mirrormq.admin.queue_view import QueueView
 from mirrormq.broker.channel import CONFIRM, Channel
 from mirrormq.broker.connection import Connection
 from mirrormq.broker.handshake import COMPATIBLE_VERSION
@@ -32,6 +34,7 @@ from mirrormq.broker.queue import Queue
 from mirrormq.node.alarms import DISK, MEMORY
 
 Values = dict[str, Number]
+MOST: Final = 50_000            # queues whose figures are kept from one scrape to the next
 NO_SUM: Final = ("head_message_timestamp", "consumer_capacity")        # of several queues it would mean nothing
 PROTOCOL: Final = {"protocol": "amqp091"}
 CLASSIC: Final = "rabbit_classic_queue"
@@ -66,6 +69,7 @@ class Census:
         self.rows: dict[str, list[tuple[Labels, Values]]] = {"queue": [], "channel": [], "connection": [], "ring": []}
         self.sums: Values = {}
         self._view = QueueView(state, {})
+        self._mark = marks(state)
 
     async def take(self) -> None:
         scope = Scope(vhosts=None if self._vhosts is None else sorted(self._vhosts))
@@ -77,14 +81,26 @@ class Census:
 
     def _add_queue(self, queue: Queue) -> None:
         labels = {"vhost": queue.vhost, "queue": queue.name}
-        figures = self._view.figures(queue)
-        values: Values = {name: value for name, value in figures.items() if isinstance(value, (int, float))}
-        age = self._ages.look(queue, self._state.broker.now)
-        self._sum("queue", queue_counters(queue))
-        self.rows["queue"].append((labels, values | {"oldest_age": age, "reductions": 0, "disk_reads": 0, "disk_writes": 0}))
+        values = self._queue_values(queue)
+        values["oldest_age"] = self._ages.look(queue, self._state.broker.now)
+        self.rows["queue"].append((labels, values))
         ring = self._state.mirrors.ring(queue)
         if ring is not None:
             self.rows["ring"].append((labels, _ring_values(ring)))
+
+    def _queue_values(self, queue: Queue) -> Values:
+        """Of most queues as the last scrape has left them."""
+        memory, key, mark = self._state.metrics, int(queue.log_id), self._mark(queue)
+        known = memory.get(key)
+        if known is not None and mark is not None and known[0] == mark:
+            return known[1]
+        figures = self._view.figures(queue) | {"reductions": 0, "disk_reads": 0, "disk_writes": 0}
+        values: Values = {name: value for name, value in figures.items() if isinstance(value, (int, float))}
+        if mark is not None:
+            if len(memory) >= MOST:
+                memory.clear()
+            memory[key] = (mark, values)
+        return values
 
     def _add_connection(self, connection: Connection) -> None:
         if self._vhosts is not None and vhost_of(connection) not in self._vhosts:
@@ -104,15 +120,15 @@ class Census:
             "uncommitted": 0 if transaction is None else len(transaction.publishes),
             "acks_uncommitted": 0 if transaction is None else len(transaction.acks), "reductions": 0,
         }  # fmt: skip
-        self._sum("channel", counters)
-        self._sum("channel", {"publishers": 1 if channel.published else 0,
-                              "received_confirm": int(channel.sequence) if channel.mode == CONFIRM else 0})
+        self._sum(counters)
+        self._sum({"publishers": 1 if channel.published else 0,
+                   "received_confirm": int(channel.sequence) if channel.mode == CONFIRM else 0})
         self.rows["channel"].append(({"channel": channel_name(channel)}, values | counters))
 
-    def _sum(self, whose: str, counters: Mapping[str, int]) -> None:
+    def _sum(self, counters: Mapping[str, int]) -> None:
         for name, value in counters.items():
-            key = f"{whose}.{name}"
-            self.sums[key] = self.sums.get(key, 0) + value
+            if value:
+                self.sums[name] = self.sums.get(name, 0) + value
 
     def _node(self) -> Values:
         row = show_here(self._state, {})
@@ -120,9 +136,14 @@ class Census:
         return values | {"uptime_seconds": row["uptime"] / 1000} | dict.fromkeys(
             ("io_read_seconds", "io_write_seconds", "io_sync_seconds", "io_seek_seconds"), 0)
 
-    def total(self, whose: str, name: str) -> Number:
-        """Of what lives, and of what has ended."""
-        return self.sums.get(f"{whose}.{name}", 0) + self.ended.get(name, 0)
+    def total(self, name: str) -> Number:
+        """Of channels that live, and of what has ended."""
+        return self.sums.get(name, 0) + self.ended.get(name, 0)
+
+    def delivered(self, names: Sequence[str]) -> Values:
+        """Of queues that live, and of what has ended."""
+        living = _sums(self.rows["queue"], names)
+        return {name: count + self.ended.get(name, 0) for name, count in zip(names, living, strict=True)}
 
 
 def _logins(state: State) -> Values:
@@ -170,7 +191,7 @@ async def _census(call: Call, vhosts: frozenset[str] | None = None) -> Census:
 
 async def _aggregated(call: Call) -> Answer:
     census, page = await _census(call), Page()
-    _common(page, call, census)
+    _common(page, call, census, "aggregated")
     for whose, fields in _rabbits():
         rows = census.rows[whose]
         if whose in ("node", "login"):
@@ -182,7 +203,7 @@ async def _aggregated(call: Call) -> Answer:
 
 async def _per_object(call: Call) -> Answer:
     census, page = await _census(call), Page()
-    _common(page, call, census)
+    _common(page, call, census, "per-object")
     for whose, fields in _rabbits():
         _rows(page, census.rows[whose], fields)
     for whose, fields in (("queue", families.OURS_QUEUE), ("ring", families.OURS_RING)):
@@ -196,7 +217,17 @@ def _rabbits() -> Iterable[tuple[str, Sequence[Field]]]:
 
 
 def _added(rows: Sequence[tuple[Labels, Values]], fields: Sequence[Field]) -> Values:
-    return {field.key: sum(values.get(field.key, 0) for _, values in rows) for field in fields if field.key not in NO_SUM}
+    keys = [field.key for field in fields if field.key not in NO_SUM]
+    return dict(zip(keys, _sums(rows, keys), strict=True))
+
+
+def _sums(rows: Sequence[tuple[Labels, Values]], keys: Sequence[str]) -> Sequence[Number]:
+    """Of each key over all rows. There may be thousands of rows: nothing is looped over that need not be."""
+    if not rows:
+        return [0] * len(keys)
+    values_of = itemgetter(*keys, keys[0])      # one more, because it gives no tuple for one alone
+    columns = zip(*[values_of(values) for _, values in rows], strict=True)
+    return [sum(column) for column in columns][:-1]
 
 
 def _rows(page: Page, rows: Sequence[tuple[Labels, Values]], fields: Sequence[Field], *, is_ours: bool = False) -> None:
@@ -214,23 +245,24 @@ def _named(family: Family) -> Family:
 # --- what every page begins with --------------------------------------------------------------------------------------
 
 
-def _common(page: Page, call: Call, census: Census) -> None:
+def _common(page: Page, call: Call, census: Census, endpoint: str) -> None:
     broker = call.broker
     page.add(IDENTITY, 1, {"rabbitmq_node": broker.node_name, "rabbitmq_cluster": broker.cluster_name,
-                           "rabbitmq_cluster_permanent_id": _permanent_id(call)})
+                           "rabbitmq_cluster_permanent_id": _permanent_id(call), "rabbitmq_endpoint": endpoint})
     page.add(BUILD, 1, {"rabbitmq_version": COMPATIBLE_VERSION, "prometheus_plugin_version": COMPATIBLE_VERSION,
                         "prometheus_client_version": __version__, "erlang_version": "", "mirrormq_version": __version__})
     _fixed(page, families.ALARMS, _alarms(call), {})
     _fixed(page, families.TOTALS, _totals(census), {})
     _fixed(page, families.GLOBAL, _received(census), PROTOCOL)
-    delivered = {field.key: census.total("queue", field.key) for field in families.GLOBAL_BY_TYPE}
+    delivered = census.delivered([field.key for field in families.GLOBAL_BY_TYPE])
     _fixed(page, families.GLOBAL_BY_TYPE, delivered, PROTOCOL | {"queue_type": CLASSIC})
     letters: Values = {field.key: census.ended.get(field.key, 0) for field in families.GLOBAL_LETTERS}
     _fixed(page, families.GLOBAL_LETTERS, letters, {"queue_type": CLASSIC, "dead_letter_strategy": "at_most_once"})
     page.add(OLDEST, max((values["oldest_age"] for _, values in census.rows["queue"]), default=0))
     page.add(BARE, sum(values["is_bare"] for _, values in census.rows["ring"]))
+    ours = _ours(call)
     for field in families.OURS_NODE:
-        page.add(field.family, _ours(call)[field.key])
+        page.add(field.family, ours[field.key])
 
 
 def _fixed(page: Page, fields: Sequence[Field], values: Mapping[str, Number], labels: Labels) -> None:
@@ -250,16 +282,16 @@ def _alarms(call: Call) -> Values:
 def _totals(census: Census) -> Values:
     rows = census.rows
     return {"connections": len(rows["connection"]), "channels": len(rows["channel"]), "queues": len(rows["queue"]),
-            "consumers": sum(values["consumers"] for _, values in rows["queue"])}
+            "consumers": _sums(rows["queue"], ["consumers"])[0]}
 
 
 def _received(census: Census) -> Values:
     names = ("publish", "confirm", "return_unroutable", "drop_unroutable")
-    values: Values = {name: census.total("channel", name) for name in names}
+    values: Values = {name: census.total(name) for name in names}
     nowhere = values["return_unroutable"] + values["drop_unroutable"]
-    confirmed = census.sums.get("channel.received_confirm", 0) + census.ended.get("confirm", 0)
+    confirmed = census.sums.get("received_confirm", 0) + census.ended.get("confirm", 0)
     return values | {"routed": values["publish"] - nowhere, "received_confirm": confirmed,
-                     "publishers": census.sums.get("channel.publishers", 0), "consumers": _totals(census)["consumers"]}
+                     "publishers": census.sums.get("publishers", 0), "consumers": _totals(census)["consumers"]}
 
 
 def _ours(call: Call) -> Values:

@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 
 from mirrormq.admin.call import Json, State
 from mirrormq.admin.census import Census, Entry, Kind, Place, Query, Scope, Survey, ask_rows, shown
-from mirrormq.admin.listing import in_slices
-from mirrormq.admin.queue_view import QueueView, queue_counters, show_down
-from mirrormq.admin.row_cache import cached
+from mirrormq.admin.listing import in_slices, sort_key, value_at
+from mirrormq.admin.queue_marks import marks, quick_value
+from mirrormq.admin.queue_view import QueueView, queue_counters, queue_key, show_down
+from mirrormq.admin.row_cache import Memory
 from mirrormq.broker.broker import Broker
 from mirrormq.broker.queue import Queue
 
@@ -42,9 +43,11 @@ class Queues(Kind[Queue]):
     def view(self, state: State, query: Query) -> Callable[[Queue], Json]:
         return QueueView(state, query).show
 
-    def text(self, state: State, query: Query) -> Callable[[Queue], str]:
-        return cached(state.row_cache, query, super().text(state, query), queue_counters, state.rates, state.mirrors,
-                      int(state.broker.now))
+    def memory(self, state: State) -> Memory[Queue]:
+        return Memory(queue_key, queue_counters, marks(state))
+
+    def quick_value(self, state: State, column: str) -> Callable[[Queue], object] | None:
+        return quick_value(state, column)
 
     def whole_view(self, state: State, query: Query) -> Callable[[Queue], Json]:
         return QueueView(state, query).show_whole
@@ -64,6 +67,11 @@ class QueueCensus(Census[Queue]):
     def __init__(self, state: State, query: Query, scope: Scope) -> None:
         super().__init__(state, query, QUEUES, scope, is_paged=True)
 
+    def _is_alone(self) -> bool:
+        """Also queues of nodes that are down are listed."""
+        vhosts = self.state.broker.vhosts.values()
+        return super()._is_alone() and not any(queue.is_away for vhost in vhosts for queue in vhost.queues.values())
+
     async def look(self) -> Survey:
         if self.order.is_by_names:
             return await self._by_names()
@@ -71,8 +79,9 @@ class QueueCensus(Census[Queue]):
         silent = [queue for queue in known_queues(self.state.broker, self.scope)
                   if self.state.broker.serving(queue) is None and queue.home not in self.answered]
         wanted = self._wanted(silent)
-        key = self.order.keys(self.kind, show_down)
-        more = await in_slices(wanted, lambda queue: Entry(queue.home, self.kind.place(queue), key(queue)))
+        path = self.order.column.split(".")
+        more = await in_slices(wanted, lambda queue: Entry(queue.home, self.kind.place(queue),
+                                                             sort_key(value_at(show_down(queue), path))))
         return Survey(found.total + len(silent), found.filtered + len(wanted), found.entries + more)
 
     async def _by_names(self) -> Survey:
@@ -82,7 +91,7 @@ class QueueCensus(Census[Queue]):
         count = len(wanted)
         if self.page is not None:
             wanted = self._in_order(wanted)[:self.page.number * self.page.size]
-        key = self.order.keys(self.kind, show_down)
+        key = self.order.keys(self.kind, show_down, self.state)
         entries = await in_slices(wanted, lambda queue: Entry(queue.home or own, self.kind.place(queue), key(queue)))
         return Survey(len(queues), count, entries)
 

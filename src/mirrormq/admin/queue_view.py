@@ -38,6 +38,11 @@ def timestamp(milliseconds: int) -> str:
     return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
 
 
+def queue_key(queue: Queue) -> tuple[str, ...]:
+    """Under which its rates are kept."""
+    return ("queue", queue.vhost, queue.name)
+
+
 def queue_counters(queue: Queue) -> dict[str, int]:
     ready, held = queue.backlog.count, queue.held
     return {
@@ -59,13 +64,14 @@ class QueueView:
         self._flows = span_of(query, "msg_rates")
         self._is_short = query.get("disable_stats") == "true"
         self._has_totals = query.get("enable_queue_totals") == "true"
+        self._has_lakes = bool(state.runtime.lake_mirrors.everyone())
 
     def show(self, queue: Queue) -> Json:
         """One row of a list."""
         if self._is_short:
             return self._short(queue)
         counters = queue_counters(queue)
-        key = ("queue", queue.vhost, queue.name)
+        key = queue_key(queue)
         is_quiet = self._state.rates.is_quiet(key, counters)
         wants_samples = self._lengths is not None or self._flows is not None
         figures = self._state.rates.look(key, counters, self._state.broker.now, keep=wants_samples)
@@ -74,7 +80,7 @@ class QueueView:
             row["idle_since"] = timestamp(queue.last_used)
         if counters["publish"] or counters["deliver_get"]:
             row["message_stats"] = figures.fields(FLOWS, self._flows)
-        lake_mirrors = self._state.runtime.lake_mirrors.show(queue)
+        lake_mirrors = self._state.runtime.lake_mirrors.show(queue) if self._has_lakes else None
         return row | {"lake_mirrors": lake_mirrors} if lake_mirrors else row
 
     def figures(self, queue: Queue) -> Json:

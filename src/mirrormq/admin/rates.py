@@ -131,8 +131,9 @@ class Rates:
         if entry is None:
             return False
         entry.seen = now
-        if now - entry.base.at >= self._interval:
-            entry.base = Look(now, entry.base.counters)
+        base = entry.base
+        if now - base.at >= self._interval:
+            entry.base = Look(now, base.counters)
         return True
 
     def _renew(self, entry: _Entry, look: Look) -> None:

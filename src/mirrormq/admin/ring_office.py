@@ -8,7 +8,7 @@ from typing import Any
 from mirrormq.admin.errors import ApiError
 from mirrormq.admin.mirrors import MIRRORED, NOT_MIRRORED, NOT_SYNCING, Learner, Share
 from mirrormq.admin.mirrors import Ring as Summary
-from mirrormq.admin.ring_view import Failover, Member, NoSuchItem, Placement, QuarantineItem, Ring, why_alone
+from mirrormq.admin.ring_view import Failover, LakeMirror, Member, NoSuchItem, Placement, QuarantineItem, Ring, why_alone
 from mirrormq.broker.forward.away import AwayQueue
 from mirrormq.broker.queue import Queue
 from mirrormq.mirror.holding import Holding
@@ -95,10 +95,14 @@ class RingOffice:
             end = int(queue.builder.next_index) - 1
             stable = end if not queue.waiters else int(queue.builder.first_index) - 1
             return Ring(int(queue.builder.epoch), end, stable, is_mirrored=False, wanted=1, sentence=why_alone(queue),
-                        members=(Member(self._broker.node_name, end, stable),))
+                        members=(Member(self._broker.node_name, end, stable),), lakes=self._lakes(queue))
         front = self._front(queue)
         points = {} if front is None else await self._runtime.orders.standpoints(front)
-        return _ring(show(holding), points)
+        return _ring(show(holding), points, self._lakes(queue))
+
+    def _lakes(self, queue: Queue) -> tuple[LakeMirror, ...]:
+        rows = self._runtime.lake_mirrors.show(queue)
+        return tuple(LakeMirror(row["name"], row["acknowledged"], row["lag"], row["state"]) for row in rows)
 
     async def failovers(self, queue: Queue) -> list[Failover]:
         front = self._front(queue)
@@ -132,12 +136,12 @@ def _learner(node: str, holding: Holding | None) -> Learner:
     return Learner(node, max(0, holding.state.end - point.durable), 0, synced)
 
 
-def _ring(shown: Json, points: dict[str, Json]) -> Ring:
+def _ring(shown: Json, points: dict[str, Json], lakes: tuple[LakeMirror, ...]) -> Ring:
     linked = {*shown["linked"], shown["ring"][0]}
     members = tuple(_member(node, shown, points.get(node), is_linked=node in linked) for node in shown["ring"])
     learners = tuple(_member(node, shown, points.get(node), is_linked=node in linked) for node in shown["learners"])
     return Ring(shown["epoch"], shown["end"], shown["stable"], is_mirrored=True, wanted=shown["wanted"],
-                sentence=shown["sentence"], members=members, learners=learners)
+                sentence=shown["sentence"], members=members, learners=learners, lakes=lakes)
 
 
 def _member(node: str, shown: Json, point: Json | None, *, is_linked: bool) -> Member:

@@ -34,8 +34,7 @@ class LakeMirror:
     name: str
     acknowledged: int
     lag_entries: int
-    lag_bytes: int
-    seen_ms: int                        # when it was last heard of
+    state: str                          # running, or how its lease stands
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ async def settle_quarantine(call: Call) -> Answer:
         raise bad_request(["unknown action: requeue or discard", action])
     require(call, queue.name, "write" if DEEDS[action] else "configure")
     about = {"item": call.args["item"], "requeue": DEEDS[action]}
-    return Answer(200, await at_home(call, queue, "settle_quarantine", about))
+    return Answer(200, await at_home(call, queue, "settle_quarantine", about, is_change=True))
 
 
 # --- on the node that leads the queue -------------------------------------------------------------------------------

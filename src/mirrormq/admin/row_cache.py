@@ -1,51 +1,34 @@
-"""Rows of queues in which nothing happens, kept as they were encoded.
+"""Rows of things in which nothing happens, kept as they were encoded.
 
-A list of thousands of queues is asked for every few seconds, and most of them are as they were. Of a quiet queue (no rates) the
-row follows from a few numbers: as long as these are the same, so is the row. A queue whose consumers may stop or start to take
-messages without any number changing is shown anew every time.
+A list of thousands of queues or connections is asked for every few seconds, and most of them are as they were. Of a quiet thing
+(no rates) the row follows from a few numbers, its mark: as long as these are the same, so is the row. Things of which the mark
+does not tell everything have none, and are shown anew every time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
-from mirrormq.admin.mirrors import Mirrors
-from mirrormq.admin.rates import Rates
-from mirrormq.broker.backlog import PlainBacklog
-from mirrormq.broker.queue import Queue
+from mirrormq.admin.rates import Key, Rates
 
-VARIANTS: Final = 4             # different questions whose rows are kept
+T = TypeVar("T")
+VARIANTS: Final = 12            # different questions whose rows are kept
 MOST: Final = 20_000            # rows of each
 HARMLESS: Final = frozenset(("columns", "page", "page_size", "name", "use_regex", "sort", "sort_reverse", "pagination"))
 Mark = tuple[Any, ...]
-
-
-def mark_of(queue: Queue, mirrors: Mirrors) -> Mark | None:
-    """What the row of a quiet queue follows from; None if it follows from more."""
-    backlog, everyone, holder = queue.backlog, queue.turns.everyone, queue.holder
-    if not isinstance(backlog, PlainBacklog) or (everyone and backlog.count):
-        return None
-    return (
-        queue.published, queue.delivered, queue.delivered_no_ack, queue.got, queue.got_no_ack, queue.redelivered,
-        queue.acknowledged, backlog.count, backlog.bytes, backlog.tail, backlog.window_bytes, queue.held, queue.held_bytes,
-        queue.kept, queue.kept_bytes, queue.next_index, queue.delivered_high, queue.last_used, len(everyone),
-        None if holder is None else holder.tag, queue.policy, queue.operator_policy, queue.effective_policy, queue.settings,
-        queue.damage, mirrors.ring(queue),
-    )  # fmt: skip
+Rows = dict[Key, tuple[Mark, str]]
 
 
 class RowCache:
     def __init__(self) -> None:
-        self._variants: dict[str, dict[int, tuple[Mark, str]]] = {}
+        self._variants: dict[tuple[str, str], Rows] = {}
 
-    def variant(self, query: Mapping[str, str]) -> str | None:
-        """A name for questions that get the same rows; None for those that have to be answered anew."""
+    def rows(self, kind: str, query: Mapping[str, str]) -> Rows | None:
+        """For questions that get the same rows; None for those that have to be answered anew."""
         if not HARMLESS.issuperset(query):
             return None
-        return query.get("columns", "")
-
-    def rows(self, variant: str) -> dict[int, tuple[Mark, str]]:
+        variant = (kind, query.get("columns", ""))
         found = self._variants.get(variant)
         if found is None or len(found) > MOST:
             if len(self._variants) >= VARIANTS:
@@ -54,25 +37,30 @@ class RowCache:
         return found
 
 
-def cached(cache: RowCache, query: Mapping[str, str], text: Callable[[Queue], str], counters: Callable[[Queue], dict[str, int]],
-           rates: Rates, mirrors: Mirrors, now: int) -> Callable[[Queue], str]:
-    """The same rows, told from memory where that is certain."""
-    variant = cache.variant(query)
-    if variant is None:
-        return text
-    rows = cache.rows(variant)
+class Memory(Generic[T]):
+    """What is needed to tell rows of one kind from memory: under which key rates are kept, of which counters, and the mark."""
 
-    def row(queue: Queue) -> str:
-        mark, known = mark_of(queue, mirrors), rows.get(int(queue.log_id))
-        key = ("queue", queue.vhost, queue.name)
-        if mark is not None and known is not None and known[0] == mark and rates.still(key, now):
-            return known[1]
-        was_still = rates.is_still(key) and rates.is_quiet(key, counters(queue))        # also since the last look
-        encoded = text(queue)
-        if mark is not None and was_still and rates.is_still(key):
-            rows[int(queue.log_id)] = (mark, encoded)
-        else:
-            rows.pop(int(queue.log_id), None)
-        return encoded
+    def __init__(self, key: Callable[[T], Key], counters: Callable[[T], dict[str, int]],
+                 mark: Callable[[T], Mark | None]) -> None:
+        self.key = key
+        self.counters = counters
+        self.mark = mark
 
-    return row
+    def rows(self, known_rows: Rows, text: Callable[[T], str], rates: Rates, now: int) -> Callable[[T], str]:
+        """The same rows, told from memory where that is certain."""
+        key_of, mark_of, still = self.key, self.mark, rates.still
+
+        def row(thing: T) -> str:
+            key, mark = key_of(thing), mark_of(thing)
+            known = known_rows.get(key)
+            if mark is not None and known is not None and known[0] == mark and still(key, now):
+                return known[1]
+            was_still = rates.is_still(key) and rates.is_quiet(key, self.counters(thing))       # also since the last look
+            encoded = text(thing)
+            if mark is not None and was_still and rates.is_still(key):
+                known_rows[key] = (mark, encoded)
+            else:
+                known_rows.pop(key, None)
+            return encoded
+
+        return row

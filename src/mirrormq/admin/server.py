@@ -17,7 +17,7 @@ from typing import Final
 from aiohttp import ClientPayloadError, web
 
 from mirrormq.admin import control
-from mirrormq.admin.access import CHALLENGE, Gate, Principal, is_token
+from mirrormq.admin.access import CHALLENGE, Gate, Principal, claimed_name, is_token
 from mirrormq.admin.app import NEEDS_RUNNING, App
 from mirrormq.admin.call import Answer, Call, State
 from mirrormq.admin.elsewhere import answer_others
@@ -28,7 +28,7 @@ from mirrormq.admin.router import Place, Router, parts_of
 from mirrormq.admin.routes import NOT_JSON, ROUTES, anyone
 from mirrormq.admin.scrape import ScrapeServer
 from mirrormq.admin.sessions import PAGE_HEADER, is_foreign, principal_of
-from mirrormq.admin.shield import HEADERS, OVER_TLS, Patience
+from mirrormq.admin.shield import HEADERS, OVER_TLS
 from mirrormq.broker.auth import User
 from mirrormq.node.patience import StoreUnheard
 from mirrormq.node.runtime import Runtime, StartError
@@ -56,7 +56,6 @@ class AdminServer:
         self._router = Router(ROUTES, self._config.management_path_prefix)
         self._prefix = (*parts_of(self._config.management_path_prefix), *control.PREFIX)
         self._runner: web.AppRunner | None = None
-        self._patience = Patience()
         self._scrape = ScrapeServer(lambda: self._state)
         app.on_runtime = self.serve
 
@@ -185,26 +184,20 @@ class AdminServer:
 
     async def _identify(self, request: web.Request, state: State, *, is_needed: bool) -> Principal:
         """A wrong password is answered the later the more of them came from there."""
-        address, patience = request.remote or "", self._patience
-        if patience.is_full(address):
-            raise ApiError(429, "too_many_attempts", "too many wrong passwords from this address", {"retry-after": "5"})
-        try:
-            principal = self._principal(request, state, is_needed=is_needed)
-        except ApiError as refusal:
-            if refusal.error == "not_authorized":
-                wait = patience.begin(address, asyncio.get_running_loop().time())
-                try:
-                    await asyncio.sleep(wait)
-                finally:
-                    patience.end(address)
-            raise
-        if is_needed:
-            patience.succeeded(address)
-        return principal
-
-    def _principal(self, request: web.Request, state: State, *, is_needed: bool) -> Principal:
         if not is_needed:
             return Principal(User(""), state.broker.authority)
+        address, attempts = request.remote or "", state.gate.attempts
+        attempts.check(address)
+        try:
+            principal = self._principal(request, state)
+        except ApiError as refusal:
+            if refusal.error == "not_authorized":
+                await attempts.delay(claimed_name(request.headers.get("Authorization")), address)
+            raise
+        attempts.succeeded(principal.name, address)
+        return principal
+
+    def _principal(self, request: web.Request, state: State) -> Principal:
         header = request.headers.get("Authorization")
         logged_in = principal_of(request, state.logins, state.broker.authority) if header is None else None
         return logged_in or state.gate.identify(header, request.remote or "")

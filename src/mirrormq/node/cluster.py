@@ -11,6 +11,7 @@ Rules
 from __future__ import annotations
 
 import asyncio
+import hmac
 import json
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -139,6 +140,11 @@ class Cluster:
 
     def _secret(self) -> bytes:
         return shared_secret(self.config.secret_file)
+
+    def derived_key(self, purpose: str) -> bytes:
+        """The same on every node of this cluster, and of no other."""
+        about = f"{purpose} of cluster {self.membership.keepsake.cluster}"
+        return hmac.digest(self._secret(), about.encode(), "sha256")
 
     def spawn(self, work: Any, name: str, *, is_vital: bool = False) -> None:
         """Without what is vital a node would know less and less of its cluster and go on all the same: it has to stop."""

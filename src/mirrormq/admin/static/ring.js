@@ -10,6 +10,7 @@ const TOP = 58;
 const trim = (name, most) => (name.length > most ? `${name.slice(0, most - 1)}…` : name);
 
 function lagging(member) {
+  if (member.is_linked === false) return "does not answer";
   if (member.sync_total) return `syncing ${Math.floor((100 * member.sync_done) / member.sync_total)} %`;
   return member.lag_entries ? `${short(member.lag_entries)} behind` : `at ${count(member.durable)}`;
 }
@@ -33,7 +34,7 @@ function dot({ kind, mark, sign, name, x, y, side, above, narrow, width }) {
   const words = trim(narrow ? name.split("@")[0] : name, narrow ? 12 : Math.floor(room / 7));
   const label = side ? { x: x + side * (DOT + 9), "text-anchor": side > 0 ? "start" : "end" } : { x, "text-anchor": "middle" };
   const first = side ? y - 2 : above ? y - DOT - 24 : y + DOT + 17;
-  return s("g", { class: kind }, s("title", null, `${name}: ${kind}, ${mark}`), s("circle", { class: "member", cx: x, cy: y, r: DOT }),
+  return s("g", { class: kind }, s("title", null, `${name}: ${kind.replace(" cut", "")}, ${mark}`), s("circle", { class: "member", cx: x, cy: y, r: DOT }),
     s("text", { class: "initial", x, y: y + 5, "text-anchor": "middle" }, sign), s("text", { ...label, y: first }, words), s("text", { class: "soft", ...label, y: first + 16 }, mark));
 }
 
@@ -49,7 +50,7 @@ function draw(ring, width) {
   }
   for (const { kind, one, x, y } of below) {
     const mark = kind === "lake" ? `${short(one.lag_entries)} behind` : lagging(one);
-    parts.push(dot({ kind, mark, sign: kind === "lake" ? "≈" : "…", name: one.node ?? one.name, x, y, side: 0, narrow, width }));
+    parts.push(dot({ kind: one.is_linked === false ? `${kind} cut` : kind, mark, sign: kind === "lake" ? "≈" : "…", name: one.node ?? one.name, x, y, side: 0, narrow, width }));
   }
   const centre = { x: middle.x, "text-anchor": "middle" };
   parts.push(s("text", { class: "soft", ...centre, y: middle.y - 22 }, `epoch ${ring.epoch}`), s("text", { class: "big", ...centre, y: middle.y + 6 }, count(ring.stable)),

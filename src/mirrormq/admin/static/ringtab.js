@@ -60,7 +60,7 @@ function memberTable() {
     { title: "Role", text: (row) => row.role, node: (row) => badge(row.role, kinds[row.role]) },
     { title: "Received", num: true, text: (row) => count(row.received) },
     { title: "Durable", num: true, text: (row) => count(row.durable) },
-    { title: "Behind", num: true, text: (row) => (row.lag_entries ? `${count(row.lag_entries)} entries, ${bytes(row.lag_bytes)}` : "–") },
+    { title: "Behind", num: true, text: (row) => (row.lag_entries ? `${count(row.lag_entries)} entries${row.lag_bytes ? `, ${bytes(row.lag_bytes)}` : ""}` : "–") },
     { title: "Sync", text: (row) => `${row.sync_done}/${row.sync_total}`, node: (row) => (row.sync_total ? h("div", { class: "meter", title: `${count(row.sync_done)} of ${count(row.sync_total)}` }, h("div", { "width%": (100 * row.sync_done) / row.sync_total })) : "–") },
     { title: "Link", text: (row) => (row.is_linked === false ? "cut" : "up"), node: (row) => (row.is_linked === false ? badge("cut", "bad") : badge("up", "good")) },
   ] });

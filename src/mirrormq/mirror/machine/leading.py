@@ -248,7 +248,10 @@ def sentence(s: State) -> str:
         return f"{len(s.view.ring)} of {s.desired.min_in_sync} members are in sync: publishes are refused"
     if s.handing:
         return f"{s.me} is handing the lead over"
-    return f"{s.me} leads in epoch {s.epoch}: {s.view.reason}" if s.view.reason else f"{s.me} leads in epoch {s.epoch}"
+    words = f"{s.me} leads in epoch {s.epoch}"
+    if s.view.reason.startswith(words):
+        return s.view.reason
+    return f"{words}: {s.view.reason}" if s.view.reason else words
 
 
 def accepts(s: State) -> bool:

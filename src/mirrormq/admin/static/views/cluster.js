@@ -32,9 +32,9 @@ export default function cluster(_, refresh) {
 
   async function showForecast(node) {
     const mine = ++asked;
-    const told = await get(`api/nodes/${seg(node)}/stop-forecast`).then((answer) => summed(answer, node), (fault) => ({ sentence: fault.message, queues: [], lost: 1 }));
+    const told = await get(`api/nodes/${seg(node)}/stop-forecast`).catch((fault) => ({ sentence: fault.message, queues: [], lost: 1 }));
     if (mine !== asked) return;
-    const kinds = { lost: "bad", ends: "bad", at_risk: "bad", waits: "warn", moves: "good" };
+    const kinds = { lost: "bad", waits: "warn", moves: "good" };
     const rows = table({ key: (row) => JSON.stringify([row.vhost, row.name]), label: "forecast", empty: "It leads no queue.", columns: [
       { title: "Queue", class: "name", text: (row) => row.name, node: (row) => h("a", { href: link("queues", row.vhost, row.name) }, row.name) },
       { title: "Virtual host", text: (row) => row.vhost }, { title: "Messages", num: true, text: (row) => count(row.messages) },
@@ -69,16 +69,6 @@ export default function cluster(_, refresh) {
     card("Leaders and mirrors by node", bars), h("section", { class: "card" }, h("header", null, h("h2", null, "Nodes")), nodes.element), forecast,
     may.administer() ? card("Rebalance", preview, h("button", { onclick: () => act(showPreview, "") }, "Preview")) : null);
   return { title: "Cluster", element, load };
-}
-
-// A forecast may come as rows alone; then the sum of it is made here.
-function summed(answer, node) {
-  if (!Array.isArray(answer)) return answer;
-  const rows = answer.map((row) => ({ ...row, verdict: row.outcome }));
-  const many = (...words) => rows.filter((row) => words.includes(row.verdict)).length;
-  const [moves, waits, lost] = [many("moves"), many("waits", "at_risk"), many("ends")];
-  const sentence = `stopping ${node} now: ${moves} queues are taken over, ${waits} cannot be used until it is back, ${lost} end`;
-  return { queues: rows.slice(0, 500), count: rows.length, waits, lost, sentence };
 }
 
 function nodeTable(onForecast) {
