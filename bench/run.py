@@ -62,7 +62,8 @@ class Contender(Protocol):
 @click.option("--messages", type=click.IntRange(min=20_000), default=1_000_000, show_default=True, help="For --lake.")
 @click.option("--list", "listing", is_flag=True, help="List the scenarios.")
 def main(
-    *, only: str | None, quick: bool, listing: bool, as_json: bool, mirrored: bool, is_lake: bool, messages: int, **options: object
+    *, only: str | None, quick: bool, listing: bool, as_json: bool, mirrored: bool, is_lake: bool, messages: int,
+    **options: object,
 ) -> None:
     """Measure MirrorMQ beside RabbitMQ; print a table of ratios, and write it to bench/results."""
     if is_lake:
