@@ -59,6 +59,7 @@ class Store:
         self._queues: dict[int, QueueLog] = {}
         self.asides: dict[int, QueueLog] = {}
         self.turns: dict[int, int] = {}
+        self._spent: dict[int, int] = {}        # generations of files that dropped queues had, for those that come again
         self._pending: list[Pending] = []
         self._must_sync: bool = False
         self._in_flight: Batch | None = None
@@ -188,6 +189,8 @@ class Store:
         queue = self._queues.pop(queue_id, None)
         if queue is None:
             return
+        lives = [queue, *self.lives(queue_id)]
+        self._spent[queue_id] = max([self._spent.get(queue_id, 1), *[life.next_generation for life in lives]])
         aside = self.asides.pop(queue_id, None)
         if aside is not None:
             self.abandon(aside)
@@ -206,9 +209,10 @@ class Store:
         self.turns[queue_id] = self.turns.get(queue_id, 0) + 1
 
     def discard_directory(self, queue_id: int) -> None:
+        """With the files of now: the queue may come again, and have others there, before this is done."""
         directory = self.queue_directory(queue_id)
         if directory.exists():
-            self._discard(("remove_tree", str(directory)))
+            self._discard(("remove_tree", str(directory), os.listdir(directory)))
 
     def trim(self, queue_id: int, snapshot: Snapshot, retain_from: int = NEVER) -> bool:
         """Give up the queue's segments in which nothing is live and that end below what is retained; were there any?"""
@@ -257,8 +261,9 @@ class Store:
     def new_segment(self, queue: QueueLog, first_index: int) -> Segment:
         """A segment that has no file yet."""
         directory = self.queue_directory(queue.queue_id)
-        generation = max([life.next_generation for life in [queue, *self.lives(queue.queue_id)]])
-        for life in [queue, *self.lives(queue.queue_id)]:
+        lives = [queue, *self.lives(queue.queue_id)]
+        generation = max([self._spent.get(queue.queue_id, 1), *[life.next_generation for life in lives]])
+        for life in lives:
             life.next_generation = generation + 1
         return Segment(directory, queue.queue_id, first_index, generation, SEGMENT_HEADER_SIZE, first_index, 0)
 
