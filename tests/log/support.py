@@ -175,7 +175,8 @@ def half_done(job: Job, random: Random) -> None:
     elif job[0] == "remove":
         perform(("remove", [path for path in job[1] if random.random() < 0.5]))
     elif job[0] == "remove_tree" and Path(job[1]).exists():
-        perform(("remove", [str(path) for path in Path(job[1]).iterdir() if random.random() < 0.5]))
+        names = job[2] if len(job) > 2 else [path.name for path in Path(job[1]).iterdir()]
+        perform(("remove", [f"{job[1]}/{name}" for name in names if random.random() < 0.5]))
 
 
 def _half_written(target: Path, offset: int, head: bytes, random: Random) -> None:

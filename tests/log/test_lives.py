@@ -10,6 +10,7 @@ import pytest
 from mirrormq.log import lives, quarantine
 from mirrormq.log.backfill import install_piece, live_messages, open_piece
 from mirrormq.log.chunk import decode_chunk
+from mirrormq.log.dissolve import collect_garbage
 from mirrormq.log.entries import ChunkBuilder, entries_in
 from mirrormq.log.errors import CannotCut, DamagedChunk
 from mirrormq.log.keeper import run_steps
@@ -219,6 +220,26 @@ def test_full_sync_goes_on_after_a_restart_where_it_was(tmp_path: Path) -> None:
     mirror = Store(tmp_path / "mirror")
     queue = mirror.open().queues[Q]
     assert (queue.count, queue.next_index, queue.damage) == (9, 13, None)
+    mirror.close()
+    leader.close()
+
+
+def test_what_a_dropped_queue_left_goes_and_the_files_of_its_next_life_stay(tmp_path: Path) -> None:
+    """A mirror is put away and wanted again before its files are removed."""
+    leader, mirror = synced(tmp_path, 1)
+    old = set((tmp_path / "mirror" / "queues").rglob("*-*"))
+    assert old
+    mirror.drop(Q)
+    removal = list(collect_garbage(mirror))
+    lives.begin_at(mirror, Q, 12, 1, None)
+    for chunk in lives.read_chunks(leader, Q, 12, 1 << 20):
+        take(mirror, chunk)
+    install_next(leader, mirror)
+    run_steps(mirror, iter(removal))
+    assert old.isdisjoint((tmp_path / "mirror" / "queues").rglob("*-*"))
+    while not install_next(leader, mirror):
+        pass
+    assert contents(mirror) == [b"1", b"3", b"4", b"6", b"7", b"8", b"9", b"10", b"12"]
     mirror.close()
     leader.close()
 

@@ -17,6 +17,7 @@ of the process.
 from __future__ import annotations
 
 import ctypes
+import errno
 import marshal
 import os
 import signal
@@ -60,6 +61,7 @@ def perform(job: Job) -> None:
     ("fill", path, size): a file of zeros, under another name until it is complete
     ("remove", [path, …]): files
     ("remove_tree", path): a directory and the files in it
+    ("remove_tree", path, [name, …]): these files of it, and the directory unless there are others
     """
     name = job[0]
     if name == "copy":
@@ -69,7 +71,7 @@ def perform(job: Job) -> None:
     elif name == "remove":
         _remove(job[1])
     elif name == "remove_tree":
-        _remove_tree(job[1])
+        _remove_tree(job[1], job[2] if len(job) > 2 else None)
     else:
         raise ValueError(name)
 
@@ -78,10 +80,15 @@ def _copy_all(copies: list[tuple[str, int, bytes, list[tuple[str | bytes, list[i
     directories: set[str] = set()
     for target, offset, head, sources in copies:
         parent = Path(target).parent
+        sync = len(copies) < MANY or SYNCFS is None
         if head:
-            parent.mkdir(parents=True, exist_ok=True)
             directories |= {str(parent), str(parent.parent)}
-        _copy(target, offset, head, sources, sync=len(copies) < MANY or SYNCFS is None)
+            with suppress(FileNotFoundError):
+                parent.mkdir(parents=True, exist_ok=True)
+                _copy(target, offset, head, sources, sync=sync)
+                continue
+            parent.mkdir(parents=True, exist_ok=True)       # it was removed meanwhile, being empty
+        _copy(target, offset, head, sources, sync=sync)
     if SYNCFS is not None and len(copies) >= MANY:
         _sync_file_system(str(Path(copies[0][0]).parent))
     else:
@@ -176,10 +183,14 @@ def _remove(paths: list[str]) -> None:
         Path(path).unlink(missing_ok=True)
 
 
-def _remove_tree(path: str) -> None:
+def _remove_tree(path: str, names: list[str] | None) -> None:
     with suppress(FileNotFoundError):
-        _remove([entry.path for entry in os.scandir(path)])
-        Path(path).rmdir()
+        _remove([f"{path}/{name}" for name in (os.listdir(path) if names is None else names)])
+        try:
+            Path(path).rmdir()
+        except OSError as fault:
+            if fault.errno != errno.ENOTEMPTY or names is None:
+                raise
 
 
 def sync_directory(path: str) -> None:

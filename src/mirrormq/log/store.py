@@ -60,6 +60,7 @@ class Store:
         self._queues: dict[int, QueueLog] = {}
         self.asides: dict[int, QueueLog] = {}
         self.turns: dict[int, int] = {}
+        self._spent: dict[int, int] = {}        # generations of files that dropped queues had, for those that come again
         self._pending: list[Pending] = []
         self._must_sync: bool = False
         self._in_flight: Batch | None = None
@@ -189,10 +190,10 @@ class Store:
         queue = self._queues.pop(queue_id, None)
         if queue is None:
             return
-        aside = self.asides.pop(queue_id, None)
-        if aside is not None:
-            self.abandon(aside)
-        self.abandon(queue)
+        self._spent[queue_id] = self._generation(queue)
+        for life in [queue, *self.lives(queue_id)]:
+            self.abandon(life)
+        self.asides.pop(queue_id, None)
         self.put_record(DROPPED, queue, b"")
         self.discard_directory(queue_id)
 
@@ -207,9 +208,10 @@ class Store:
         self.turns[queue_id] = self.turns.get(queue_id, 0) + 1
 
     def discard_directory(self, queue_id: int) -> None:
+        """With its files of now: the queue may come again before that is done."""
         directory = self.queue_directory(queue_id)
         if directory.exists():
-            self._discard(("remove_tree", str(directory)))
+            self._discard(("remove_tree", str(directory), os.listdir(directory)))
 
     def trim(self, queue_id: int, snapshot: Snapshot, retain_from: int = NEVER) -> bool:
         """Give up the queue's segments in which nothing is live and that end below what is retained; were there any?"""
@@ -217,14 +219,10 @@ class Store:
         if queue is None or queue.damage or not queue.whole:
             return False
         keep_from = min(queue.keep_from(snapshot), retain_from)
-        dead = [
-            segment
-            for segment in queue.segments
-            if not segment.pinned
-            and segment.next_index <= keep_from
-            and not is_live(snapshot, segment.first_index, segment.next_index)
-            and not queue.wants(segment.first_index, segment.next_index)
-        ]
+        dead = [segment for segment in queue.segments
+                if not segment.pinned and segment.next_index <= keep_from
+                and not is_live(snapshot, segment.first_index, segment.next_index)
+                and not queue.wants(segment.first_index, segment.next_index)]
         if not dead:
             return False
         self.replace_segments(queue, dead, [])
@@ -258,10 +256,13 @@ class Store:
     def new_segment(self, queue: QueueLog, first_index: int) -> Segment:
         """A segment that has no file yet."""
         directory = self.queue_directory(queue.queue_id)
-        generation = max([life.next_generation for life in [queue, *self.lives(queue.queue_id)]])
+        generation = self._generation(queue)
         for life in [queue, *self.lives(queue.queue_id)]:
             life.next_generation = generation + 1
         return Segment(directory, queue.queue_id, first_index, generation, SEGMENT_HEADER_SIZE, first_index, 0)
+
+    def _generation(self, queue: QueueLog) -> int:
+        return max([self._spent.get(queue.queue_id, 1), *[life.next_generation for life in [queue, *self.lives(queue.queue_id)]]])
 
     def queue_directory(self, queue_id: int) -> Path:
         return self.queues_directory / f"{queue_id:x}"

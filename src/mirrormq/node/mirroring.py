@@ -251,7 +251,12 @@ class Mirroring(RingHost):
         assert worker is not None
         async with self._installing.setdefault(holding.log_id, asyncio.Lock()):
             steps = install_piece(store, holding.log_id, piece.data, piece.next)
-            state = await self._runtime.log.take_steps(steps, worker)
+            try:
+                state = await self._runtime.log.take_steps(steps, worker)
+            except FileNotFoundError:
+                if self.rings.by_id.get(holding.log_id) is holding:
+                    raise
+                return              # the queue is not held any more, and its files are gone
         if self.rings.by_id.get(holding.log_id) is holding:
             holding.installed(piece, state)
             self._broker.schedule()
