@@ -124,7 +124,7 @@ def test_scripts_of_other_sites_are_not_let_in_by_default(node: Node):
 
 
 @pytest.mark.live
-def test_over_tls_the_browser_is_told_to_stay_there(run_directory: None, tmp_path: Path):
+def test_over_tls_the_browser_is_told_to_stay_there_and_the_cookie_is_secure(run_directory: None, tmp_path: Path):
     authority = trustme.CA()
     authority.issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(tmp_path / "server.pem")
     port = free_port()
@@ -140,6 +140,11 @@ def test_over_tls_the_browser_is_told_to_stay_there(run_directory: None, tmp_pat
         connection.request("GET", "/api/auth")
         answer = connection.getresponse()
         assert (answer.status, answer.getheader("strict-transport-security")) == (200, "max-age=31536000")
+        answer.read()
+        page, login = {"X-MirrorMQ-Page": "1"}, b'{"username":"guest","password":"guest"}'
+        connection.request("POST", "/api/session", body=login, headers=page)
+        cookie = connection.getresponse().getheader("set-cookie", "")
+        assert {"Secure", "HttpOnly", "SameSite=Strict"} <= {part.strip() for part in cookie.split(";")}
         connection.close()
     finally:
         server.stop()

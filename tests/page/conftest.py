@@ -7,7 +7,7 @@ from typing import Any
 
 import pika
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser
 
 from admin.support import Node, quote
 from compat.support import unique
@@ -95,6 +95,5 @@ def window(browser: Browser, node: Node) -> Iterator[Window]:
 def reader(window: Window) -> Reader:
     """Logged in as guest, an administrator."""
     made = window()
-    made.log_in()
-    expect(made.page.locator(".frame")).to_be_visible()
+    made.enter()
     return made

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import http.client
 import json
-import ssl
-import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-import trustme
 from playwright.sync_api import expect
 
 from admin.support import Node, quote
-from compat.support import free_port, unique
-from mirrormq.admin.attempts import FREE, MOST_WAITING
+from mirrormq.admin.attempts import FREE
 
 from .conftest import Window
 from .support import Reader
@@ -31,7 +25,9 @@ def session(node: Node, user: str = "guest", password: str | None = None) -> tup
     return {"Cookie": reply.headers["set-cookie"].partition(";")[0]}, reply.body
 
 
-def test_a_reader_logs_in_stays_in_after_a_reload_and_logs_out(reader: Reader, node: Node):
+def test_a_reader_logs_in_stays_in_after_a_reload_and_logs_out(window: Window, node: Node):
+    reader = window()
+    reader.log_in()
     page = reader.page
     expect(page.get_by_role("heading", name="Overview")).to_be_visible()
     page.reload()
@@ -109,16 +105,11 @@ def test_tags_hold_at_once(node: Node, user: Callable[..., str]):
     assert node.ask("GET", "/api/users", user=None, headers=cookie).status == 401
 
 
-def test_who_guesses_passwords_waits_and_who_knows_them_does_not(node: Node, user: Callable[..., str]):
+def test_who_guesses_passwords_is_counted_and_who_knows_them_gets_in(node: Node, user: Callable[..., str]):
     name = user("management")
-    wrong, replies = {"username": name, "password": "no"}, []
-    guesses = [threading.Thread(target=lambda: replies.append(node.ask("POST", "/api/session", wrong, user=None, headers=PAGE)))
-               for _ in range(FREE["user"] + MOST_WAITING + 10)]
-    for guess in guesses:
-        guess.start()
-    for guess in guesses:
-        guess.join()
-    assert {reply.status for reply in replies} == {401, 429}
+    wrong = {"username": name, "password": "no"}
+    replies = [node.ask("POST", "/api/session", wrong, user=None, headers=PAGE) for _ in range(FREE["user"] + 2)]
+    assert [reply.status for reply in replies] == [401] * len(replies)
     assert session(node, name)[1]["name"] == name
 
 
@@ -138,26 +129,3 @@ def test_a_stranger_may_not_send_a_large_body(node: Node):
 def test_the_browsers_own_window_for_passwords_stays_away(node: Node):
     assert "www-authenticate" in node.ask("GET", "/api/overview", user=None).headers
     assert "www-authenticate" not in node.ask("GET", "/api/overview", user=None, headers=PAGE).headers
-
-
-def test_under_tls_the_cookie_is_secure(tmp_path: Path):
-    authority, port = trustme.CA(), free_port()
-    made = authority.issue_cert("localhost")
-    made.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "server.pem"))
-    (tmp_path / "node.conf").write_text(
-        f"management.ssl.port = {port}\nmanagement.ssl.certfile = {tmp_path / 'server.pem'}\n"
-        f"management.ssl.keyfile = {tmp_path / 'server.pem'}\n")
-    server = Node(tmp_path, "--config", str(tmp_path / "node.conf"), name=f"{unique('tls')}@localhost")
-    server.start()
-    try:
-        context = ssl.create_default_context()
-        authority.configure_trust(context)
-        connection = http.client.HTTPSConnection("localhost", port, context=context, timeout=30)
-        connection.request("POST", "/api/session", body=b'{"username":"guest","password":"guest"}', headers=PAGE)
-        reply = connection.getresponse()
-        assert reply.status == 200
-        flags = {part.strip() for part in reply.getheader("set-cookie", "").split(";")}
-        assert {"Secure", "HttpOnly", "SameSite=Strict"} <= flags
-        connection.close()
-    finally:
-        server.stop()

@@ -64,8 +64,7 @@ def members_of(page: Page, kind: str) -> list[str]:
 
 def test_a_policy_added_on_the_page_mirrors_a_queue_before_the_readers_eyes(seat: Reader, members: Members, window: Window):
     watcher = window(members[1])
-    watcher.log_in()
-    expect(watcher.page.locator(".frame")).to_be_visible()
+    watcher.enter()
     watcher.open("queues", "/", "orders", "ring")
     expect(watcher.page.locator("main")).to_contain_text("it has one copy, because no policy with ha-mode applies to it")
     seat.open("policies")
@@ -104,6 +103,7 @@ def test_a_mirrored_queue_is_browsed_without_consuming_and_comes_back_after_a_pu
     expect(page.locator("#toasts")).to_contain_text("The messages are back.")
     expect(page.locator("main")).to_contain_text("There is nothing to take back.")
     assert members[1].queue("/", "orders")["messages"] == 5
+    assert [member.get("/api/overview")["queue_totals"]["messages"] for member in members] == [5, 5, 5]
 
 
 def test_a_lake_mirror_stands_below_the_ring(seat: Reader, members: Members):

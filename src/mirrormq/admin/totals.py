@@ -14,6 +14,7 @@ from mirrormq.admin.queue_view import LENGTHS, queue_counters, span_of
 from mirrormq.broker.broker import Broker
 from mirrormq.broker.connection import Connection
 from mirrormq.broker.queue import Queue
+from mirrormq.broker.vhost import VirtualHost
 from mirrormq.node.runtime import Runtime
 
 Counters = dict[str, int]
@@ -36,7 +37,7 @@ async def count_here(broker: Broker, vhosts: Sequence[str] | None) -> dict[str, 
     """Sums over what this node has, by virtual host."""
     names = [name for name in (broker.vhosts if vhosts is None else vhosts) if name in broker.vhosts]
     sums = {name: dict.fromkeys(NAMES, 0) for name in names}
-    batches = [(sums[name], batch) for name in names for batch in _batches(list(broker.vhosts[name].queues.values()))]
+    batches = [(sums[name], batch) for name in names for batch in _batches(_served(broker, broker.vhosts[name]))]
     await in_slices(batches, lambda part: _add_queues(*part))
     await in_slices(_batches(list(broker.connections)), lambda batch: _add_connections(sums, batch))
     return sums
@@ -48,16 +49,18 @@ def _batches(items: list[T]) -> list[list[T]]:
 
 def queues_here(broker: Broker, scope: Scope) -> list[Queue]:
     """In any order: sums need none."""
-    return [queue for name, vhost in broker.vhosts.items() if scope.has_vhost(name)
-            for queue in vhost.queues.values() if not queue.is_away]
+    return [queue for name, vhost in broker.vhosts.items() if scope.has_vhost(name) for queue in _served(broker, vhost)]
+
+
+def _served(broker: Broker, vhost: VirtualHost) -> list[Queue]:
+    """Also mirrored ones, to which there is a way even where they lead."""
+    return [here for queue in vhost.queues.values() if (here := broker.serving(queue) if queue.is_away else queue) is not None]
 
 
 def _add_queues(sums: Counters, queues: list[Queue]) -> None:
     """Most queues of most nodes have never been used; they cost next to nothing here."""
     ready = held = 0
     for queue in queues:
-        if queue.is_away:
-            continue
         ready += queue.backlog.count
         held += queue.held
         if queue.delivered or queue.delivered_no_ack or queue.got or queue.got_no_ack or queue.acknowledged:
