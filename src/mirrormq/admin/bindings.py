@@ -10,7 +10,7 @@ from mirrormq.admin.errors import bad_request, not_found
 from mirrormq.admin.exchanges import real_name
 from mirrormq.admin.listing import Rows, answer_one, answer_rows
 from mirrormq.admin.queues import perform
-from mirrormq.admin.values import from_table, to_table
+from mirrormq.admin.values import OCTET, from_table, to_table
 from mirrormq.broker.bindings import Binding, Destination
 from mirrormq.broker.vhost import VirtualHost
 from mirrormq.wire.methods import ExchangeBind, ExchangeUnbind, Method, QueueBind, QueueUnbind
@@ -112,7 +112,10 @@ async def make_binding(call: Call) -> Answer:
     vhost = call.vhost_to_change()
     key = _routing_key(call.body.get("routing_key", ""))
     arguments = to_table(call.body.get("arguments"))
-    await perform(call, _bind(call, real_name(call.args["source"]), real_name(call.args["destination"]), key, arguments))
+    names = real_name(call.args["source"]), real_name(call.args["destination"])
+    if any(len(name.encode("utf-8", "surrogateescape")) > OCTET for name in (*names, key)):
+        raise bad_request(f"a name or routing key has at most {OCTET} bytes")
+    await perform(call, _bind(call, *names, key, arguments))
     source, destination = vhost.exchanges[call.args["source"]], _destination(call, vhost)
     assert destination is not None
     made = Binding(source, destination, key, arguments)
