@@ -83,12 +83,14 @@ def _copy_all(copies: list[tuple[str, int, bytes, list[tuple[str | bytes, list[i
         sync = len(copies) < MANY or SYNCFS is None
         if head:
             directories |= {str(parent), str(parent.parent)}
-            with suppress(FileNotFoundError):
-                parent.mkdir(parents=True, exist_ok=True)
-                _copy(target, offset, head, sources, sync=sync)
-                continue
+            parent.mkdir(parents=True, exist_ok=True)
+        try:
+            _copy(target, offset, head, sources, sync=sync)
+        except FileNotFoundError:
+            if not head:
+                raise
             parent.mkdir(parents=True, exist_ok=True)       # it was removed meanwhile, being empty
-        _copy(target, offset, head, sources, sync=sync)
+            _copy(target, offset, head, sources, sync=sync)
     if SYNCFS is not None and len(copies) >= MANY:
         _sync_file_system(str(Path(copies[0][0]).parent))
     else:
