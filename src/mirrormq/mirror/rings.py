@@ -4,6 +4,7 @@ Rules
  1. A machine is given one input at a time; what its effects lead to comes after them.
  2. Links are told before a machine is started: else a new leader would put out members that it "cannot reach".
  3. A commit of the node's log tells each queue how far its own log is durable, once.
+ 4. A node may hear of a new queue after its successor: a request to follow that comes too early is kept until it does.
 """
 
 from __future__ import annotations
@@ -44,13 +45,14 @@ from mirrormq.mirror.machine.inputs import (
     Trimmed,
     ViewSeen,
 )
-from mirrormq.mirror.machine.messages import Message, Piece, PieceWanted
+from mirrormq.mirror.machine.messages import Follow, Message, Piece, PieceWanted
 from mirrormq.mirror.machine.records import View
 
 if TYPE_CHECKING:
     from mirrormq.broker.broker import Broker
 
 NEVER: Final = 1e18
+MOST_EARLY: Final = 10_000
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -117,6 +119,7 @@ class Rings:
         self.me: str = broker.node_name
         self.by_id: dict[int, Holding] = {}
         self.linked: dict[str, None] = {}
+        self._early: dict[int, dict[str, Follow]] = {}
         self._written: deque[Written] = deque()
         self._given: deque[tuple[Holding, Input]] = deque()
         self._is_giving: bool = False
@@ -187,6 +190,8 @@ class Rings:
 
     def link_down(self, node: str) -> None:
         self.linked.pop(node, None)
+        for requests in self._early.values():
+            requests.pop(node, None)
         for holding in list(self.by_id.values()):
             self.give(holding, LinkDown(node))
 
@@ -203,6 +208,13 @@ class Rings:
         holding = self.by_id.get(log_id)
         if holding is not None:
             self.give(holding, Received(node, message))
+        elif isinstance(message, Follow):
+            self._keep(log_id, node, message)
+
+    def _keep(self, log_id: int, node: str, request: Follow) -> None:
+        if len(self._early) >= MOST_EARLY:
+            self._early.clear()             # they are made again
+        self._early.setdefault(log_id, {})[node] = request
 
     def send(self, node: str, log_id: int, message: Message) -> None:
         is_bulk = isinstance(message, Piece | PieceWanted)
@@ -260,6 +272,8 @@ class Rings:
             self.give(holding, LinkUp(node))
         self.give(holding, Started(view, lineage, found.whole, is_fresh, is_amnesiac))
         self.give(holding, Trimmed(found.first_kept))
+        for node, request in self._early.pop(front.log_id, {}).items():
+            self.give(holding, Received(node, request))
         return holding
 
     def view_seen(self, holding: Holding, view: View, revision: int) -> None:
