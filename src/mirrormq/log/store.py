@@ -32,6 +32,7 @@ from mirrormq.log.reader import Reader
 from mirrormq.log.recovery import Recoverer, Recovery
 from mirrormq.log.segment import SEGMENT_HEADER_SIZE, Segment, encode_manifest
 from mirrormq.log.snapshot import Snapshot, is_live
+from mirrormq.log.spent import Spent
 from mirrormq.log.standing import SAME, encode_standing
 from mirrormq.log.stats import Stats
 from mirrormq.log.wal import Batch, Wal, WalFile
@@ -43,9 +44,8 @@ STATE_SHARE: Final = 4
 
 
 class Store:
-    def __init__(
-        self, directory: Path, *, wal_bytes: int = 64 * MIB, segment_bytes: int = 16 * MIB, disk: Disk | None = None
-    ) -> None:
+    def __init__(self, directory: Path, *, wal_bytes: int = 64 * MIB, segment_bytes: int = 16 * MIB,
+                 disk: Disk | None = None) -> None:
         self.directory: Path = directory
         self.wal_bytes: int = wal_bytes
         self.segment_bytes: int = segment_bytes
@@ -60,7 +60,7 @@ class Store:
         self._queues: dict[int, QueueLog] = {}
         self.asides: dict[int, QueueLog] = {}
         self.turns: dict[int, int] = {}
-        self._spent: dict[int, int] = {}        # generations of files that dropped queues had, for those that come again
+        self._spent: Spent = Spent()
         self._pending: list[Pending] = []
         self._must_sync: bool = False
         self._in_flight: Batch | None = None
@@ -190,7 +190,7 @@ class Store:
         queue = self._queues.pop(queue_id, None)
         if queue is None:
             return
-        self._spent[queue_id] = self._generation(queue)
+        self._spent.note(queue_id, self._generation(queue))
         for life in [queue, *self.lives(queue_id)]:
             self.abandon(life)
         self.asides.pop(queue_id, None)
@@ -262,7 +262,7 @@ class Store:
         return Segment(directory, queue.queue_id, first_index, generation, SEGMENT_HEADER_SIZE, first_index, 0)
 
     def _generation(self, queue: QueueLog) -> int:
-        return max([self._spent.get(queue.queue_id, 1), *[life.next_generation for life in [queue, *self.lives(queue.queue_id)]]])
+        return max([self._spent.of(queue.queue_id), *[life.next_generation for life in [queue, *self.lives(queue.queue_id)]]])
 
     def queue_directory(self, queue_id: int) -> Path:
         return self.queues_directory / f"{queue_id:x}"
@@ -298,14 +298,13 @@ class Store:
         # Files are removed on the strength of a record, so a record is never left unsynced.
         sync = sync or self._must_sync or self.wal.unsynced_bytes > MAX_UNSYNCED
         self._must_sync = False
-        batch = self.wal.begin(items, self.position, sync=sync, roll=roll)
-        self._in_flight = batch
+        self._in_flight = batch = self.wal.begin(items, self.position, sync=sync, roll=roll)
         return batch
 
     def relocate(self, batch: Batch) -> Batch:
         """A sync failed: the batch to write instead, in a new file."""
-        self._in_flight = moved = self.wal.relocate(batch)
-        return moved
+        self._in_flight = batch = self.wal.relocate(batch)
+        return batch
 
     def finish(self, batch: Batch) -> None:
         """The batch is on disk: from now on its chunks are read from there."""
