@@ -63,6 +63,10 @@ class Endpoints:
     def current(self) -> str:
         return self._addresses[self._at]
 
+    def other_than(self, address: str) -> str:
+        """The current one, or the one after it."""
+        return self.current if self.current != address else self._addresses[(self._at + 1) % len(self._addresses)]
+
     def is_verified(self, address: str) -> bool:
         return address in self._verified
 

@@ -143,11 +143,14 @@ class Transport:
     def forget_login(self) -> None:
         self._token = ""
 
+    def member(self, other_than: str) -> str:
+        """The current one, or the next if that is one which is not wanted."""
+        return self._endpoints.other_than(other_than)
+
     @asynccontextmanager
-    async def stream(self, path: str, body: Json) -> AsyncIterator[AsyncIterator[Json]]:
-        """Answers of the current member as long as it is good; raises Lost, NotSent, StaleMember, EtcdFault when it is not."""
+    async def stream(self, address: str, path: str, body: Json) -> AsyncIterator[AsyncIterator[Json]]:
+        """Answers of a member as long as it is good; raises Lost, NotSent, StaleMember, EtcdFault when it is not."""
         self._check_open()
-        address = self._endpoints.current
         try:
             await self._log_in(address, deadlines.ATTEMPT)
             async with self._http.stream(address, path, body, self._token) as answers:

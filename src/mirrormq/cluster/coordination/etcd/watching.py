@@ -54,6 +54,7 @@ class EtcdWatch(Watch):
         self._wake = asyncio.Event()
         self._room = asyncio.Event()
         self._denials = 0
+        self._silent = ""           # the member that told nothing while others had news
         self._task = asyncio.create_task(self._run(), name=f"coordination-watch {prefix}")
 
     async def __anext__(self) -> Changes | Reset:
@@ -97,16 +98,25 @@ class EtcdWatch(Watch):
                 self._is_closed = True
             except (Lost, NotSent, StaleMember, EtcdFault, CoordinationError) as fault:
                 log.debug("The watch of %r goes on elsewhere: %s", self._prefix, fault)
-                await asyncio.sleep(deadlines.AGAIN if self._transport.reachability.is_reachable else deadlines.RETRY)
+                await self._pause()
+            except Exception:  # a watch that ended in silence would leave its node in the past
+                log.exception("The watch of %r goes on after a fault of its own", self._prefix)
+                await self._pause()
             if self._fault is not None or self._is_closed:
                 self._wake.set()
                 return
 
+    async def _pause(self) -> None:
+        await asyncio.sleep(deadlines.AGAIN if self._transport.reachability.is_reachable else deadlines.RETRY)
+
     async def _follow(self) -> None:
         """Read one stream to its end."""
+        member = self._transport.member(self._silent)
+        self._silent = ""
         try:
-            async with self._transport.stream("watch", self._codec.watch(self._prefix, self._seen)) as answers:
+            async with self._transport.stream(member, "watch", self._codec.watch(self._prefix, self._seen)) as answers:
                 await self._take_all(answers)
+            self._silent = member
         except Compacted:
             snapshot = await self._read(self._prefix)
             self._append(snapshot.revision, Reset(snapshot))
@@ -127,6 +137,7 @@ class EtcdWatch(Watch):
         try:
             while not (await asyncio.wait([waiting], timeout=deadlines.QUIET))[0]:
                 if self._transport.guard.revision > self._seen:
+                    log.debug("The watch of %r is silent at %d and goes on elsewhere", self._prefix, self._seen)
                     return {}
             return waiting.result()
         finally:
