@@ -82,6 +82,7 @@ chaos: $(VENV)/installed $(VENV)/tools ## Run the long fault tests
 	  MIRRORMQ_FAILOVERS=20 MIRRORMQ_SYNC_MESSAGES=300000 MIRRORMQ_MIRRORED=3000 MIRRORMQ_IDLE_SECONDS=30 MIRRORMQ_SCHEMA_EXAMPLES=100 \
 	  MIRRORMQ_LAKE_MESSAGES=200000 MIRRORMQ_LAKE_KILLS=10 MIRRORMQ_LAKE_CRASHES=2 MIRRORMQ_LAKE_ROWS=100000 \
 	  MIRRORMQ_VARIANT=installed $(PYTEST) -m "chaos or long" --timeout 3600 $(ARGS)
+	@MIRRORMQ_STORE=etcd MIRRORMQ_VARIANT=installed $(PYTEST) -m "live and not chaos" --timeout 3600 tests/mirror $(ARGS)
 
 bench: $(VENV)/installed $(VENV)/tools ## Measure a node, beside RabbitMQ where that is installed
 	@$(BIN)/python bench/run.py $(ARGS)
