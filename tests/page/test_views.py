@@ -61,7 +61,7 @@ def test_the_page_is_small(reader: Reader, node: Node):
     expect(reader.page.locator(".frame[data-shown]")).to_be_visible()
     files = [request for request in reader.requests if "/api/" not in request.url]
     weight = sum(request.sizes()["responseBodySize"] for request in files)
-    print(f"{len(files)} files of {weight} bytes")
+    print(f"{len(files)} files of {weight} bytes, {len(reader.requests) - len(files)} requests to the API")
     assert len(files) <= 20
     assert weight < 40_000
 

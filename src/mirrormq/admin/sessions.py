@@ -3,7 +3,7 @@
 Rules
  1. The cookie tells who, until when, and which password it was; a signature with a key that the nodes of a cluster derive from
     their secret makes it hold on every one of them. Nothing is kept for a session that goes on, so it outlives a restart.
- 2. It is HttpOnly, SameSite=Strict, and Secure under TLS. Its name is made from the cluster's id, because browsers give the
+ 2. It is HttpOnly, SameSite=Strict, and Secure under TLS. Its name is made from that key, because browsers give the
     cookies of one host to all its ports.
  3. A request that another site caused is not let in by a cookie, whatever it asks for (`Sec-Fetch-Site`, `Origin`). One that
     changes something carries the session's token besides, in a header of its own, which only our page can know.

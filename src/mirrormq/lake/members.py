@@ -7,6 +7,7 @@ Entries are compared with the leader's.
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 from mirrormq.lake.client import ONLY, Address, Feed, FeedClient
@@ -58,7 +59,7 @@ def _pairs(spark: SparkSession, address: Address, feeds: list[Feed]) -> list[tup
 def log_of(spark: SparkSession, address: Address, node: str, feeds: list[Feed]) -> DataFrame:
     """The common part of these queues' logs, as this node has it."""
     spans = {feed.id: common(feed) for feed in feeds}
-    names = "|".join("".join(letter if letter.isalnum() else "\\" + letter for letter in feed.name) for feed in feeds)
+    names = "|".join(re.escape(feed.name) for feed in feeds)
     options = {
         "url": ",".join(address.urls),
         "username": address.user,

@@ -97,6 +97,13 @@ class Nodes:
             if node.process is not None:
                 eventually(lambda node=node: node.sees() == running, within=within)
 
+    def mend(self) -> None:
+        """Start those that are down, and wait for all."""
+        for node in self.nodes:
+            if node.process is None:
+                node.start()
+        self.until_whole()
+
     def stop(self) -> None:
         with contextlib.ExitStack() as all_of_them:
             for node in self.nodes:

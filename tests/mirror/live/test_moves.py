@@ -13,7 +13,7 @@ import pytest
 from pika.exceptions import NackError
 
 from cluster.live.couriers import Courier, Taker, check
-from cluster.live.nodes import Nodes, running
+from cluster.live.nodes import Nodes
 from compat.support import ApiError, quote, taken
 from mirrormq.cluster.coordination import Delete, Put, open_coordination
 
@@ -36,19 +36,10 @@ pytestmark = pytest.mark.timeout(180)
 LONG = 30.0
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
-    with running(tmp_path_factory.mktemp("moves")) as nodes:
-        yield nodes
-
-
 @pytest.fixture
 def nodes(cluster: Nodes) -> Iterator[Nodes]:
     yield cluster
-    for node in cluster:
-        if node.process is None:
-            node.start()
-    cluster.until_whole()
+    cluster.mend()
     for row in cluster[0].api("GET", "/api/queues/%2F"):
         cluster[0].api("DELETE", f"/api/queues/%2F/{quote(row['name'])}")
     for row in cluster[0].api("GET", "/api/policies/%2F"):

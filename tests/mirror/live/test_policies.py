@@ -7,13 +7,12 @@ scenarios in the documents: 19 to 22 change a policy, 28 to 31 promote mirrors t
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from pika.exceptions import ChannelClosedByBroker, NackError
 
-from cluster.live.nodes import Nodes, running
+from cluster.live.nodes import Nodes
 from compat.support import ApiError
 from live.load import drain
 
@@ -22,21 +21,6 @@ from .probe import count as account
 from .rings import channel_at, count, declare, eventually, leader_of, look, mirror, publish, standing, until_in_sync
 
 pytestmark = pytest.mark.timeout(180)
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
-    with running(tmp_path_factory.mktemp("policies")) as nodes:
-        yield nodes
-
-
-@pytest.fixture
-def nodes(cluster: Nodes) -> Iterator[Nodes]:
-    yield cluster
-    for node in cluster:
-        if node.process is None:
-            node.start()
-    cluster.until_whole()
 
 
 def on(*names: str) -> dict[str, Any]:

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from cluster.live.nodes import Nodes, running
+from cluster.live.nodes import Nodes
 from compat.support import quote
 from live.load import Publisher, drain
 
@@ -22,21 +21,6 @@ from .rings import count, declare, eventually, leader_of, look, mirror, named, o
 
 MANY = int(os.environ.get("MIRRORMQ_SYNC_MESSAGES", "5000"))
 pytestmark = [pytest.mark.long, pytest.mark.timeout(180 + MANY // 300)]
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
-    with running(tmp_path_factory.mktemp("sync")) as nodes:
-        yield nodes
-
-
-@pytest.fixture
-def nodes(cluster: Nodes) -> Iterator[Nodes]:
-    yield cluster
-    for node in cluster:
-        if node.process is None:
-            node.start()
-    cluster.until_whole()
 
 
 def fill(nodes: Nodes, queue: str, number: int, home: int = 0) -> None:
