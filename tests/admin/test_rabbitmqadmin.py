@@ -54,7 +54,7 @@ declare vhost_limit vhost=tooled name=max-queues value=50
 -V tooled list bindings
 -V tooled list bindings source destination routing_key properties_key
 -V tooled list consumers
--V tooled list queues name policy node --sort=name
+-V tooled list queues name node --sort=name
 list users name tags
 list vhosts name
 list permissions
