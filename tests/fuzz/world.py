@@ -92,6 +92,7 @@ class Notes(Host):
     def __init__(self) -> None:
         self.tokens = 0
         self.reports = 0
+        self.looks = 0          # at what policies want of mirrors
         self.faults: list[BaseException] = []
         self.wakes: list[int] = []
 
@@ -109,6 +110,9 @@ class Notes(Host):
     def fresh_id(self) -> int:
         self.tokens += 1
         return self.tokens << 1
+
+    def policies_changed(self) -> None:
+        self.looks += 1
 
     def report(self, level: str, text: str) -> None:
         self.reports += 1

@@ -39,7 +39,7 @@ class Records:
     def __init__(self, broker: Broker) -> None:
         self.broker: Broker = broker
         self.is_loading: bool = False
-        self.ruled: dict[str, None] = {}            # virtual hosts whose policies changed
+        self.ruled: dict[str, None] = {}            # virtual hosts whose policies are to be looked at again
         self.bereft: dict[Exchange, None] = {}      # auto-delete exchanges that lost a binding
         self.leftovers: list[tuple[str, int]] = []  # bindings whose ends are gone, found while loading
 
@@ -102,6 +102,7 @@ class Records:
             return
         if vhost is None:
             vhost = broker.vhosts[name] = VirtualHost(name)
+            self.ruled[name] = None                 # the configuration may have a policy for it
         vhost.description = record["description"]
         vhost.tags = record["tags"]
         vhost.tracing = record["tracing"]
@@ -244,6 +245,8 @@ class Records:
             queue.revision = revision
             if "view" in record:
                 self._view(vhost, queue, record["view"], revision)
+            elif "ha-mode" in queue.effective_policy and not queue.is_away and not queue.exclusive:
+                self.ruled[vhost.name] = None       # whoever declared it did not know of the policy yet
             if queue.exclusive and not queue.is_away and queue.owner is None:
                 registry.delete_queue(broker, queue, is_stubborn=True)      # its owner has left before it was there
 

@@ -13,8 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from mirrormq.mirror.machine.records import Desired
+
+_WISHES: Final = ("members", "leader", "automatic", "min_in_sync", "asynchronous", "promote_after_crash", "promote_after_stop",
+                  "rate", "order")
 
 Pick = Callable[[Sequence[str], int], list[str]]
 """So many of these, at random."""
@@ -84,6 +88,11 @@ def desired(definition: Mapping[str, object], now: Standing, nodes: Nodes, pick:
         promote_after_stop=after_stop == "always" and after_failure != "when-synced",
         rate=rate, revision=revision, order=_order(definition),
     )
+
+
+def is_same(one: Desired, other: Desired | None) -> bool:
+    """Whatever the revision."""
+    return other is not None and all(getattr(one, name) == getattr(other, name) for name in _WISHES)
 
 
 def _order(definition: Mapping[str, object]) -> tuple[str, ...]:

@@ -42,6 +42,7 @@ def put_policies(runtime: Runtime, seen: set[str]) -> None:
     """In virtual hosts that were not there before."""
     wanted = definition(runtime.config)
     broker = runtime.broker
+    seen.intersection_update(broker.vhosts)
     for vhost in [name for name in broker.vhosts if wanted and name not in seen]:
         seen.add(vhost)
         found = broker.policies.get((vhost, NAME))

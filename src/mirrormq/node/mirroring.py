@@ -2,7 +2,8 @@
 
 Rules
  1. A view is part of its queue's record. It changes only by a transaction on the record's revision; many go in one round trip.
- 2. Every change of a policy, of who is up, or of a view is followed by working out anew what the policy wants: level-triggered.
+ 2. Every change of a policy or of who is up is followed by working out anew what policies want of every queue, and every change
+    of a view by what they want of that queue: level-triggered.
  3. Whoever stops hands its queues over first, while its links are up.
 """
 
@@ -23,7 +24,7 @@ from mirrormq.cluster.coordination import CoordinationError, Item, Put, Transact
 from mirrormq.cluster.coordination.port import MAX_WRITES
 from mirrormq.cluster.link import BULK, RING
 from mirrormq.cluster.replica import METADATA
-from mirrormq.cluster.wishes import Nodes, Standing, desired, first_ring
+from mirrormq.cluster.wishes import Nodes, Standing, desired, first_ring, is_same
 from mirrormq.log.backfill import install_piece
 from mirrormq.log.fold import RecoveredQueue
 from mirrormq.log.syncer import Worker
@@ -59,7 +60,8 @@ class Mirroring(RingHost):
         self._has_proposals = asyncio.Event()
         self._is_open = False
         self._is_stopping = False
-        self._is_due = False
+        self._due: set[int] = set()                                    # queues whose wishes are to be worked out
+        self._are_all_due = False
         self._is_reachable = True
         self._released = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
@@ -151,7 +153,7 @@ class Mirroring(RingHost):
             self._runtime.lake_mirrors.expect()
             saved = None if queue is None else queue.snapshot(final=False)
             self.rings.hold(front, view, revision, is_fresh=True, saved=saved, queue=queue)
-        self.look_again()
+        self._look_at(front.log_id)
 
     def queue_gone(self, log_id: int) -> None:
         self._views.pop(log_id, None)
@@ -178,27 +180,34 @@ class Mirroring(RingHost):
     # --- what policies want -----------------------------------------------------------------------------------------
 
     def look_again(self) -> None:
-        """Policies, members or views have changed."""
-        if self._is_open and not self._is_due:
-            self._is_due = True
+        """Policies or members have changed."""
+        self._look_soon()
+        self._are_all_due = True
+
+    def _look_at(self, log_id: int) -> None:
+        self._look_soon()
+        self._due.add(log_id)
+
+    def _look_soon(self) -> None:
+        if not self._due and not self._are_all_due:
             self._loop.call_soon(self._reconcile)
 
     def _reconcile(self) -> None:
-        self._is_due = False
-        if self._is_stopping:
+        due, is_all = self._due, self._are_all_due
+        self._due, self._are_all_due = set(), False
+        if self._is_stopping or not self._is_open:
             return
-        put_policies(self._runtime, self._ruled)
-        for holding in list(self.rings.by_id.values()):
+        by_id = self.rings.by_id
+        for holding in list(by_id.values()) if is_all else [by_id[log_id] for log_id in due if log_id in by_id]:
             self._wish(holding)
             self._replace_forgotten(holding)
-        for vhost in self._broker.vhosts.values():
-            for queue in vhost.queues.values():
-                if not queue.is_away and not queue.exclusive and "ha-mode" in queue.effective_policy:
-                    self._begin_mirroring(queue)
+        if is_all:
+            put_policies(self._runtime, self._ruled)
+            self._begin_mirroring()
 
     def _wish(self, holding: Holding) -> None:
         wanted = self._desired(holding)
-        if wanted is not None and not _same(wanted, holding.state.desired):
+        if wanted is not None and not is_same(wanted, holding.state.desired):
             self.rings.give(holding, SetDesired(wanted))
 
     def _replace_forgotten(self, holding: Holding) -> None:
@@ -224,10 +233,16 @@ class Mirroring(RingHost):
         running = sorted({*membership.running, self.rings.me}, key=lambda name: (name != leader, name))
         return Nodes(tuple(membership.members), tuple(running))
 
-    def _begin_mirroring(self, queue: Queue) -> None:
-        if not any(proposal[0] is queue for proposal in self._proposals):
-            self._proposals.append((queue, first_view([self.rings.me]), queue.revision, 0))
-            self._has_proposals.set()
+    def _begin_mirroring(self) -> None:
+        """Queues of this node alone that a policy wants to be mirrored."""
+        proposed = {proposal[0].log_id for proposal in self._proposals}
+        for vhost in self._broker.vhosts.values():
+            for queue in vhost.queues.values():
+                if queue.is_away or queue.exclusive or queue.log_id in proposed:
+                    continue
+                if "ha-mode" in queue.effective_policy:
+                    self._proposals.append((queue, first_view([self.rings.me]), queue.revision, 0))
+                    self._has_proposals.set()
 
     # --- for the rings ----------------------------------------------------------------------------------------------
 
@@ -334,6 +349,8 @@ class Mirroring(RingHost):
             record = json.loads(item.value)
             if record["id"] == queue.log_id and "view" in record:
                 self._seen(queue.log_id, record["view"], item.revision)
+            else:
+                self._loop.call_later(LOOK, self.look_again)
 
     def _look_round(self) -> None:
         """Who sees fewer than half of the nodes that are up proposes nothing: those who see the others will."""
@@ -350,6 +367,7 @@ class Mirroring(RingHost):
         holding = self.rings.by_id.get(log_id)
         if holding is not None:
             self.rings.give(holding, ProposalFailed(epoch))
+            self._loop.call_later(LOOK, self._look_at, log_id)
         else:
             self._loop.call_later(LOOK, self.look_again)
 
@@ -370,14 +388,6 @@ def _transaction(queue: Queue, view: Record, revision: int) -> Transaction:
     if not queue.keeps_record:
         writes += [Put(METADATA + name, json.dumps(record, ensure_ascii=True)) for name, record in bindings_of(queue)]
     return Transaction([Unchanged(place, revision)], writes[:MAX_WRITES])
-
-
-def _same(one: Desired, other: Desired | None) -> bool:
-    return other is not None and all(getattr(one, name) == getattr(other, name) for name in _WISHES)
-
-
-_WISHES: Final = ("members", "leader", "automatic", "min_in_sync", "asynchronous", "promote_after_crash", "promote_after_stop",
-                  "rate", "order")
 
 
 def _pick(names: Sequence[str], count: int) -> list[str]:
