@@ -65,6 +65,22 @@ def test_a_trail_folds_to_what_recovery_finds(seed: int, steps: list[int]) -> No
         assert set(found.transients) == set(fold.live) - persistent
 
 
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 2**32), st.lists(st.booleans(), min_size=2, max_size=25))
+def test_what_has_ended_stays_so_however_often_a_trail_is_served_from(seed: int, steps: list[bool]) -> None:
+    writer = Writer(Random(seed), b"t")
+    ledger = Ledger()
+    trail = trail_from(QUEUE, None)
+    for is_served in steps:
+        _, chunk = writer.chunk(ledger, 1)
+        ledger.take(1, chunk)
+        trail.fold(chunk)
+        if is_served:
+            trail = Trail(trail.recovered())
+    fold = ledger.fold(ledger.end)
+    assert live_of(trail.recovered(), fold) & messages_of(ledger, transient=True) == set(fold.live)
+
+
 def test_the_oldest_publishers_beyond_a_thousand_are_forgotten() -> None:
     builder = ChunkBuilder(QUEUE, 1, 1)
     for publisher in range(MAX_PUBLISHERS + 10):

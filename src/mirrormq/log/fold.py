@@ -182,7 +182,7 @@ class RecoveredQueue:
         self.cursor = self.gone.take_from(self.cursor)
         self._full = self.gone
         self.gone = self.gone.around(self._ended)
-        self._ended = RangeSet()
+        self._ended.take_from(self.cursor)          # the rest is needed again if it is folded on and settled once more
 
     def resume(self) -> None:
         """To be folded on, although it was settled."""
