@@ -194,6 +194,25 @@ def test_leads_are_spread_over_the_nodes_that_hold_the_queues(nodes: Nodes) -> N
     until_in_sync(nodes, *[f"two.{number}" for number in range(1, 6)], copies=2)
 
 
+def test_what_was_acked_around_an_unacked_message_stays_away_when_a_node_leads_again(nodes: Nodes) -> None:
+    one, two, _ = names(nodes)
+    mirror(nodes[0], "again")
+    declare(nodes[0], "again")
+    until_in_sync(nodes, "again")
+    publish(nodes[0], "again", *[b"%d" % number for number in range(6)])
+    with channel_at(nodes[2]) as channel:
+        inbox = Inbox(channel, "again")
+        inbox.until(lambda: len(inbox.got) == 6)
+        for _, _, tag in inbox.got[2:5]:
+            channel.basic_ack(tag)
+    eventually(lambda: count(nodes[0], "again") == 3)
+    for leader in (two, one, two, one):
+        nodes[2].api("POST", "/api/queues/%2F/again/actions", {"action": "move", "node": leader})
+    assert count(nodes[0], "again") == 3
+    with channel_at(nodes[2]) as channel:
+        assert taken(channel, "again") == [b"0", b"1", b"5"]
+
+
 def test_leads_go_where_the_fewest_clients_are(nodes: Nodes) -> None:
     mirror(nodes[0], "near")
     for number in range(4):
