@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mirrormq.log.chunk import decode_chunk
 from mirrormq.log.entries import TRANSIENT, ChunkBuilder
-from mirrormq.log.fold import MAX_PUBLISHERS, RecoveredQueue
+from mirrormq.log.fold import MAX_PUBLISHERS, MAX_STRETCHES, RecoveredQueue
 from mirrormq.log.snapshot import Snapshot, decode_snapshot
 from mirrormq.log.trail import Trail, trail_from
 
@@ -96,3 +96,29 @@ def test_the_oldest_publishers_beyond_a_thousand_are_forgotten() -> None:
     assert publishers[10] == (6, MAX_PUBLISHERS + 11)
     again = trail_from(QUEUE, decode_snapshot(trail.snapshot().encode())).state.publishers
     assert list(again.items()) == list(publishers.items())
+
+
+def test_a_trail_knows_which_of_a_publishers_messages_it_has_since_it_began() -> None:
+    builder = ChunkBuilder(QUEUE, 1, 1)
+    for sequence in (3, 4, 7):
+        builder.origin(1, sequence, builder.enqueue(0, b"", b"x", 1), 1)
+    trail = trail_from(QUEUE, None)
+    trail.fold(builder.seal(1))
+    assert (trail.state.unsure[1], trail.state.taken[1].ranges()) == (2, [(3, 4), (7, 7)])
+    again = trail_from(QUEUE, decode_snapshot(trail.snapshot().encode()))
+    builder.origin(1, 9, builder.enqueue(0, b"", b"x", 1), 1)
+    again.fold(builder.seal(1))
+    assert (again.state.unsure[1], again.state.taken[1].ranges()) == (7, [(9, 9)])
+    builder.forget(1)
+    again.fold(builder.seal(1))
+    assert (again.state.unsure, again.state.taken) == ({}, {})
+
+
+def test_of_a_publisher_with_many_gaps_only_the_newest_are_known() -> None:
+    builder = ChunkBuilder(QUEUE, 1, 1)
+    for sequence in range(1, 2 * MAX_STRETCHES + 3, 2):
+        builder.origin(1, sequence, builder.enqueue(0, b"", b"x", 1), 1)
+    trail = trail_from(QUEUE, None)
+    trail.fold(builder.seal(1))
+    assert trail.state.unsure[1] == MAX_STRETCHES - 1
+    assert trail.state.taken[1].lowest() == MAX_STRETCHES + 1

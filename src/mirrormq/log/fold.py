@@ -34,6 +34,7 @@ from mirrormq.log.ranges import RangeSet
 from mirrormq.log.snapshot import Snapshot
 
 MAX_PUBLISHERS: Final = 1000
+MAX_STRETCHES: Final = 1000         # of numbers that a publisher's messages have here, between those that were refused
 
 
 class RecoveredQueue:
@@ -44,11 +45,12 @@ class RecoveredQueue:
     `transients` has the size of each transient message that is live, where they are kept, since the folding began.
     `since` is the newest snapshot, from which the rest was folded; None where there is none, and all was.
     `publishers` has for each publisher its newest message, (sequence, index); who published last is last.
+    `taken` has which of its sequences are here, of those above what `unsure` says: what is missing between was refused.
     """
 
     __slots__ = (
         "_ended", "_full", "bytes", "configs", "count", "cursor", "damage", "ended", "epoch", "extra", "gone",
-        "keeps_transient", "live", "next_index", "publishers", "queue_id", "reserved", "since", "transients",
+        "keeps_transient", "live", "next_index", "publishers", "queue_id", "reserved", "since", "taken", "transients", "unsure",
     )
 
     def __init__(self, queue_id: int) -> None:
@@ -67,6 +69,8 @@ class RecoveredQueue:
         self.extra: bytes = b""
         self.configs: list[bytes] = []
         self.publishers: dict[int, tuple[int, int]] = {}
+        self.taken: dict[int, RangeSet] = {}
+        self.unsure: dict[int, int] = {}
         self.damage: str | None = None
         self.since: Snapshot | None = None
         self.keeps_transient: bool = False
@@ -87,6 +91,8 @@ class RecoveredQueue:
         self.configs = []
         numbers = snapshot.publishers
         self.publishers = {numbers[at]: (numbers[at + 1], numbers[at + 2]) for at in range(0, len(numbers), 3)}
+        self.taken = {}
+        self.unsure = {publisher: sequence for publisher, (sequence, _) in self.publishers.items()}
 
     def snapshot(self) -> Snapshot:
         """The state as a snapshot, in the middle of folding: what is live below the last end is listed from now on."""
@@ -145,7 +151,7 @@ class RecoveredQueue:
         elif kind == CONFIG:
             self.configs.append(data[at + CONFIG_SIZE : at + entry_length(data, at)])
         elif kind == FORGET:
-            self.publishers.pop(number_at(data, at), None)
+            self._forget_publisher(number_at(data, at))
 
     def _fold_origin(self, data: bytes, at: int) -> None:
         publisher, sequence, first, count = origin_at(data, at)
@@ -153,7 +159,22 @@ class RecoveredQueue:
         publishers.pop(publisher, None)
         publishers[publisher] = (sequence + count - 1, first + count - 1)
         if len(publishers) > MAX_PUBLISHERS:
-            del publishers[next(iter(publishers))]
+            self._forget_publisher(next(iter(publishers)))
+        self._note_taken(publisher, sequence, sequence + count - 1)
+
+    def _note_taken(self, publisher: int, low: int, high: int) -> None:
+        taken = self.taken.get(publisher)
+        if taken is None:
+            taken = self.taken[publisher] = RangeSet()
+            self.unsure.setdefault(publisher, low - 1)      # what came before may be here without its number
+        taken.add(low, high)
+        if taken.spans > MAX_STRETCHES:
+            self.unsure[publisher] = taken.drop_first(MAX_STRETCHES // 2)
+
+    def _forget_publisher(self, publisher: int) -> None:
+        self.publishers.pop(publisher, None)
+        self.taken.pop(publisher, None)
+        self.unsure.pop(publisher, None)
 
     def _fold_gone(self, data: bytes, at: int) -> None:
         _, _, _, _, count, size = RANGES.unpack_from(data, at)

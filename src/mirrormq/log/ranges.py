@@ -84,6 +84,19 @@ class RangeSet:
         del self._highs[:at]
         return start
 
+    def drop_first(self, spans: int) -> int:
+        """Take out that many of the lowest ranges, and return the last number of them."""
+        last = self._highs[spans - 1]
+        del self._lows[:spans]
+        del self._highs[:spans]
+        return last
+
+    def copy(self) -> RangeSet:
+        out = RangeSet()
+        out._lows = self._lows[:]
+        out._highs = self._highs[:]
+        return out
+
     def lowest(self) -> int:
         return self._lows[0]
 

@@ -336,6 +336,9 @@ class Rings:
         for publisher, (sequence, _) in found.publishers.items():
             known = queue.publishers[publisher] = Publisher()
             known.last = known.uncertain = sequence
+            known.unsure = found.unsure.get(publisher, 0)
+            if publisher in found.taken:
+                known.taken = found.taken[publisher].copy()
         if holding.state.stable < holding.state.end:
             self._doubt_reservation(queue, holding.state.end)
         holding.trail = Trail(found)

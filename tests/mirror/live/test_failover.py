@@ -68,6 +68,11 @@ def test_a_killed_leader_costs_a_pause_and_nothing_else(nodes: Nodes) -> None:
     fail_over(nodes, "ha.killed", Node.kill, Node.start)
 
 
+def test_a_queue_that_may_refuse_says_so_of_nothing_that_the_next_leader_has(nodes: Nodes) -> None:
+    declare(nodes[0], "ha.roomy", {"x-max-length": 1_000_000, "x-overflow": "reject-publish"})
+    fail_over(nodes, "ha.roomy", Node.kill, Node.start)
+
+
 def test_a_frozen_leader_costs_a_pause_and_nothing_else(nodes: Nodes) -> None:
     declare(nodes[0], "ha.frozen")
     fail_over(nodes, "ha.frozen", Node.freeze, Node.thaw)

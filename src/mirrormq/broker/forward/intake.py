@@ -95,10 +95,17 @@ def _enqueue(queue: Queue, payload: bytes, first: i64, count: i64, known: Publis
 
 
 def _refused(queue: Queue, known: Publisher, first: i64, end: i64) -> list[int]:
-    """Of a run that is here already, what was not taken. A leader that has just taken over may not know."""
+    """Of a run that is here already, what was not taken. A leader that has just taken over finds it in its log, as far back as it
+    has read that; of what is older, a queue that may have refused it says that it has."""
     refused = [sequence for sequence in known.refused if first <= sequence < end]
-    if first <= known.uncertain and queue.settings.overflow != DROP_HEAD:
-        refused += range(first, min(end, known.uncertain + 1))
+    sequence = first
+    while sequence < end and sequence <= known.uncertain:
+        if sequence > known.unsure:
+            if sequence not in known.taken:
+                refused.append(sequence)
+        elif queue.settings.overflow != DROP_HEAD:
+            refused.append(sequence)
+        sequence += 1
     return refused
 
 

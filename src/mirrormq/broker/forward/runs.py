@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from mypy_extensions import i64
 
 from mirrormq.broker.forward.codec import MESSAGE, RUN, RUN_SIZE, SAME
+from mirrormq.log.ranges import RangeSet
 
 if TYPE_CHECKING:
     from mirrormq.broker.message import Message
@@ -26,7 +27,9 @@ class Publisher:
     def __init__(self) -> None:
         self.last: i64 = 0
         self.refused: list[int] = []
-        self.uncertain: i64 = 0         # up to here it is known from the log, which does not tell what was refused
+        self.uncertain: i64 = 0         # up to here it is known from the log, which tells what was taken,
+        self.unsure: i64 = 0            # but not of what is not above this
+        self.taken: RangeSet = RangeSet()
 
     def is_new(self, sequence: i64) -> bool:
         return sequence > self.last
