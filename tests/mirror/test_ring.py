@@ -56,7 +56,7 @@ def test_the_leader_goes_on_without_a_mirror_that_is_gone_once_the_store_has_agr
     cluster.store_down = False
     cluster.wait(1.0)
     assert cluster.view.ring == ("a", "c")
-    assert cluster.view.reason == "a goes on without in epoch 2 because b does not answer"
+    assert cluster.view.reason == "a goes on without b in epoch 2 because b does not answer"
     assert cluster.stable == 1
 
 

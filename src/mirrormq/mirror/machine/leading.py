@@ -91,7 +91,7 @@ def _put_out(s: State, suspects: dict[str, str]) -> None:
     if not ring or (ring == (s.me,) and s.now < s.link_lost_at + TOGETHER):
         return
     words = " and ".join([f"{node} {why}" for node, why in suspects.items()])
-    change = f"{ring[0]} leads" if s.me in suspects else f"{s.me} goes on without"
+    change = f"{ring[0]} leads" if s.me in suspects else f"{s.me} goes on without {' and '.join(suspects)}"
     propose(s, ring, s.view.learners + tuple(suspects), f"{change} in epoch {s.epoch + 1} because {words}")
 
 
