@@ -69,7 +69,8 @@ def test_a_killed_leader_costs_a_pause_and_nothing_else(nodes: Nodes) -> None:
 
 
 def test_a_queue_that_may_refuse_says_so_of_nothing_that_the_next_leader_has(nodes: Nodes) -> None:
-    declare(nodes[0], "ha.roomy", {"x-max-length": 1_000_000, "x-overflow": "reject-publish"})
+    mirror(nodes[0], "ha.roomy", priority=1, max_length=1_000_000, overflow="reject-publish")
+    declare(nodes[0], "ha.roomy")
     fail_over(nodes, "ha.roomy", Node.kill, Node.start)
 
 
