@@ -54,6 +54,7 @@ RETAIN_SECONDS: Final = 60.0
 RETAIN_BYTES: Final = 64 << 20
 TRIM_AFTER: Final = 4 << 20         # bytes appended since the segments were last looked at
 FOREVER: Final = 1 << 62
+KNOWN_EPOCHS: Final = 16
 FOLD_ON: Final = 5000               # entries that are folded in one go
 UNFOLDED: Final = 8 << 20           # bytes of chunks kept for folding; beyond that they are read from the log again
 
@@ -94,6 +95,7 @@ class Holding(RingPort):
         self.released: str = ""
         self.sentence: str = ""
         self.former: str = ""                       # who led before
+        self.knew: dict[int, int] = {}              # what was known to be stable before each of the last epochs
 
     # --- the queue's side -------------------------------------------------------------------------------------------
 
@@ -115,6 +117,13 @@ class Holding(RingPort):
         self.unfolded_bytes += size
         if self.unfolded_bytes > UNFOLDED:
             self._leave_to_log()
+
+    def note_epoch(self, epoch: int) -> None:
+        """Before it is told of a view: what it will be asked when the epoch has begun."""
+        if epoch > self.state.epoch:
+            self.former = self.state.view.ring[0]
+            self.knew[epoch] = self.state.stable
+            self.knew.pop(epoch - KNOWN_EPOCHS, None)
 
     # --- the machine ------------------------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 PREFIX: Final = "failover/"
 KEPT: Final = 40            # epochs, of which most are no changes of leader
 ROUND: Final = 200
+KNEW: Final = "knew"        # the question what a survivor knew to be confirmed
 
 Json = dict[str, Any]
 
@@ -43,21 +44,18 @@ class Audit:
     def link_found(self, node: str) -> None:
         self._lost_at.pop(node, None)
 
-    def led(self, holding: Holding, effect: BecameLeader, former: str, *, requeued: int, known_stable: int) -> None:
-        """`former` led before; `known_stable` is what this node knew to be confirmed."""
-        state, now = holding.state, self._runtime.mirroring.now()
+    def led(self, holding: Holding, effect: BecameLeader, requeued: int) -> None:
+        state, former, now = holding.state, holding.former, self._runtime.mirroring.now()
         lost_at = self._lost_at.get(former, now)
         record: Json = {
             "epoch": effect.epoch, "time_ms": self._runtime.broker.now, "old_leader": former, "new_leader": state.me,
-            "cause": effect.why, "forced": effect.forced, "end": state.end, "known_stable": known_stable,
-            "requeued": requeued, "members": list(state.view.ring), "learners": list(state.view.learners),
+            "cause": effect.why, "forced": effect.forced, "end": state.end,
+            "known_stable": {state.me: knew(holding, effect.epoch) or 0}, "requeued": requeued,
+            "members": list(state.view.ring), "learners": list(state.view.learners),
             "elect_ms": round((state.now - lost_at) * 1000), "serve_ms": round((now - lost_at) * 1000),
             "vhost": holding.front.vhost, "queue": holding.front.name,
         }
         record["asynchronous"] = state.desired is not None and state.desired.asynchronous and former not in state.linked
-        is_open = effect.forced or record["asynchronous"]
-        record["lost"] = None if is_open else max(0, known_stable - state.end)
-        record["verdict"] = verdict(record)
         self._news.append((holding.log_id, record))
         self._has_news.set()
 
@@ -72,6 +70,7 @@ class Audit:
             await self._has_news.wait()
             self._has_news.clear()
             news, gone = self._news[:ROUND], self._gone[:ROUND]
+            await self._hear(news)
             transactions = [Transaction([], _writes(log_id, record)) for log_id, record in news]
             transactions += [Transaction([], [DeletePrefix(_prefix(log_id))]) for log_id in gone]
             try:
@@ -83,6 +82,14 @@ class Audit:
             if self._news or self._gone:
                 self._has_news.set()
 
+    async def _hear(self, news: list[tuple[int, Json]]) -> None:
+        """The survivors say what they knew to be confirmed."""
+        about = {"do": KNEW, "queues": [[log_id, record["epoch"]] for log_id, record in news]}
+        told = await self._runtime.cluster.ask_all("ring_orders", about) if news else {}
+        for at, (_, record) in enumerate(news):
+            record["known_stable"] |= {node: marks[at] for node, marks in sorted(told.items()) if marks and marks[at] is not None}
+            judge(record)
+
     async def records(self, front: AwayQueue) -> list[Json]:
         """Newest first."""
         found = await self._runtime.cluster.store.read(_prefix(front.log_id))
@@ -90,15 +97,28 @@ class Audit:
         return sorted(records, key=lambda record: -record["epoch"])
 
 
-def verdict(record: Json) -> str:
+def knew(holding: Holding | None, epoch: int) -> int | None:
+    """What this node knew to be confirmed before that epoch; None where it holds no copy, or has seen too many since."""
+    if holding is None:
+        return None
+    return holding.state.stable if holding.state.epoch < epoch else holding.knew.get(epoch)
+
+
+def judge(record: Json) -> None:
+    known = max(record["known_stable"].values())
+    is_open = record["forced"] or record["asynchronous"]
+    record["lost"] = None if is_open else max(0, known - record["end"])
+    record["verdict"] = _verdict(record, known)
+
+
+def _verdict(record: Json, known: int) -> str:
     if record["forced"]:
         return "this leader was not in sync: what only the others had confirmed is missing until they return"
     if record["asynchronous"]:
         return (f"replication is asynchronous: {record['new_leader']} holds everything up to {record['end']}; what "
                 f"{record['old_leader']} confirmed beyond that is in quarantine when it is back")
-    lost = record["lost"]
-    return (f"{lost} confirmed messages lost: {record['new_leader']} holds everything up to {record['end']}, and up to "
-            f"{record['known_stable']} is known to be confirmed")
+    return (f"{record['lost']} confirmed messages lost: {record['new_leader']} holds everything up to {record['end']}, and up to "
+            f"{known} is known to be confirmed, by the word of {' and '.join(record['known_stable'])}")
 
 
 def _prefix(log_id: int) -> str:

@@ -146,7 +146,7 @@ class Mirroring(RingHost):
         view = view_from(record)
         holding = self.rings.by_id.get(front.log_id)
         if holding is not None:
-            holding.former = holding.state.view.ring[0]
+            holding.note_epoch(view.epoch)
             self.rings.view_seen(holding, view, revision)
         elif view.holds(self.rings.me):
             queue = self._turned.pop(front.log_id, None)
@@ -304,7 +304,7 @@ class Mirroring(RingHost):
         front = holding.front
         if effect.epoch > 1:
             self.report("info", f"queue '{front.name}' in vhost '{front.vhost}': {effect.why or 'leads here'}")
-            self.audit.led(holding, effect, holding.former, requeued=requeued, known_stable=holding.state.stable)
+            self.audit.led(holding, effect, requeued)
 
     def quarantined(self, holding: Holding, why: str) -> None:
         front = holding.front
@@ -340,7 +340,7 @@ class Mirroring(RingHost):
         """The machine need not wait until the store's watch tells it."""
         holding = self.rings.by_id.get(log_id)
         if holding is not None and record["epoch"] > holding.state.epoch:
-            holding.former = holding.state.view.ring[0]
+            holding.note_epoch(record["epoch"])
             self.rings.view_seen(holding, view_from(record), revision)
 
     def _lost(self, queue: Queue, found: dict[str, Item]) -> None:

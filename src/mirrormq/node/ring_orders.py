@@ -20,6 +20,7 @@ from mirrormq.mirror.holding import Holding
 from mirrormq.mirror.machine.backfill import is_ordered
 from mirrormq.mirror.machine.inputs import HandOver, Sync
 from mirrormq.mirror.machine.state import LEADER, ROLES
+from mirrormq.node.audit import KNEW, knew
 
 if TYPE_CHECKING:
     from mirrormq.node.runtime import Runtime
@@ -58,10 +59,12 @@ class RingOrders:
 
     async def answer(self, about: Json) -> Any:
         """This node is asked, perhaps by another."""
-        holding = self._holdings.get(about["id"])
         what = about["do"]
         if what == "clients":
             return len(self._broker.connections)
+        if what == KNEW:
+            return [knew(self._holdings.get(log_id), epoch) for log_id, epoch in about["queues"]]
+        holding = self._holdings.get(about["id"])
         if what == "standpoint":
             return None if holding is None else standpoint(holding)
         if holding is None or holding.state.role != LEADER:

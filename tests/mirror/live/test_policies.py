@@ -7,6 +7,7 @@ scenarios in the documents: 19 to 22 change a policy, 28 to 31 promote mirrors t
 from __future__ import annotations
 
 import time
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -180,6 +181,7 @@ def test_what_was_just_confirmed_survives_the_leader(nodes: Nodes) -> None:
     record = eventually(lambda: nodes[1].api("GET", "/api/queues/%2F/sure/failovers"), within=30)[0]
     assert (record["old_leader"], record["lost"]) == (nodes[2].name, 0)
     assert "0 confirmed messages lost" in record["sentence"]
+    assert record["sentence"].endswith(tuple(f"by the word of {one} and {other}" for one, other in permutations(nodes.names[:2])))
 
 
 def test_an_exclusive_queue_is_not_mirrored_and_goes_with_its_node(nodes: Nodes) -> None:
