@@ -12,6 +12,7 @@ from zlib import crc32
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mirrormq.lake.errors import Forked, forked
 from mirrormq.lake.schema import HEADERS, KINDS, PROPERTIES, RANGES, REASONS, TIME
 from mirrormq.log.columns import Columns
 from mirrormq.log.entries import ENQUEUE, REDELIVERED, TRANSIENT
@@ -24,13 +25,18 @@ PLAIN: Final = tuple(field.name for field in PROPERTIES)
 
 
 class Decoder:
-    """Makes record batches of one queue's chunks, with the columns of `schema`."""
+    """Makes record batches of one queue's chunks, with the columns of `schema`.
 
-    def __init__(self, vhost: str, queue: str, queue_id: str, schema: pa.Schema) -> None:
+    Whoever takes over without all that was stable writes its own entries under addresses that are taken, in a later epoch: so an
+    entry of a later epoch than `newest`, where that is known, does not belong to what was planned.
+    """
+
+    def __init__(self, vhost: str, queue: str, queue_id: str, schema: pa.Schema, newest: int = 0) -> None:
         self._names = {"vhost": vhost, "queue": queue, "queue_id": queue_id}
         self._schema = schema
         self._wanted = set(schema.names)
         self._columns = self._fresh()
+        self._newest = newest or EVERYTHING
 
     def _fresh(self) -> Columns:
         return Columns(not self._wanted.isdisjoint(("body", "body_crc")))
@@ -40,6 +46,8 @@ class Decoder:
         at = 0
         while at < len(data):
             at = self._columns.take(data, at, EVERYTHING)
+            if self._columns.epochs[-1] > self._newest:
+                raise Forked(forked(self._names["queue"], self._columns.firsts[-1], self._columns.epochs[-1], self._newest))
             if self._columns.rows >= BATCH_ROWS:
                 yield self.batch()
 
