@@ -14,6 +14,7 @@ import json
 import time
 import urllib.request
 from base64 import b64encode
+from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -37,6 +38,7 @@ BODY = b"x" * 200
 PATIENCE = 120.0
 ROUNDS = 3
 WARM_UPS = 2
+READ_ROWS = 200_000     # that Spark reads at a time while somebody publishes
 
 
 class Member:
@@ -123,7 +125,8 @@ def consume(node: Member, queue: str, count: int, folder: Path) -> float:
     return rate
 
 
-def measure(command: str, folder: Path, count: int, seconds: float) -> dict[str, Any]:
+def measure(command: str, folder: Path, count: int, seconds: float) -> Iterator[dict[str, Any]]:
+    """Figures, in parts, as they are found."""
     with ExitStack() as stack:
         members = []
         for number in (1, 2):
@@ -135,13 +138,15 @@ def measure(command: str, folder: Path, count: int, seconds: float) -> dict[str,
         leader.api("PUT", "/api/policies/%2F/all", policy)
         spark = session("bench", "local[2,3]", {"spark.driver.memory": "2g"})
         stack.callback(spark.stop)
-        figures = flows(spark, leader, members[1], folder, count)
-        return figures | Disturbance(*members, java_of(spark), command, seconds).measure(
-            {name: partial(timed, read(spark, leader, name, count), count) for name in ("mirrors", "leader")}, count
-        )
+        yield flows(spark, leader, folder, count)
+        fill(leader, "orders", count)
+        yield profile(spark, leader, members[1], count)
+        few = min(count, READ_ROWS)
+        readers = {name: partial(timed, read(spark, leader, name, few), few) for name in ("mirrors", "leader")}
+        yield Disturbance(*members, java_of(spark), command, seconds).measure(readers, few)
 
 
-def flows(spark: Any, leader: Member, mirror: Member, folder: Path, count: int) -> dict[str, Any]:
+def flows(spark: Any, leader: Member, folder: Path, count: int) -> dict[str, Any]:
     fill(leader, "warm", 20_000)
     sync(spark, leader, folder, "warm", 20_000)
     mirrored, consumed, few = [], [], min(count // 4, 100_000)
@@ -151,9 +156,7 @@ def flows(spark: Any, leader: Member, mirror: Member, folder: Path, count: int) 
         mirrored.append(sync(spark, leader, folder, queue, count // ROUNDS))
         consumed.append(consume(leader, queue, few, folder))
     ratios = [fast / slow for fast, slow in zip(mirrored, consumed, strict=True)]
-    fill(leader, "orders", count)
-    return {"into Delta, rows/s": mirrored, "pika and PyArrow, rows/s": consumed, "ratios": ratios, "ratio": median(ratios),
-            **profile(spark, leader, mirror, count)}  # fmt: skip
+    return {"into Delta, rows/s": mirrored, "pika and PyArrow, rows/s": consumed, "ratios": ratios, "ratio": median(ratios)}
 
 
 def sync(spark: Any, leader: Member, folder: Path, queue: str, count: int) -> float:
@@ -184,7 +187,8 @@ def profile(spark: Any, leader: Member, mirror: Member, count: int) -> dict[str,
 
 
 def read(spark: Any, leader: Member, nodes: str, count: int) -> Any:
-    options = {"url": leader.url, "queue": "orders", "rowsPerPartition": str(count), "nodes": nodes}
+    options = {"url": leader.url, "queue": "orders", "rowsPerPartition": str(count), "nodes": nodes,
+               "endingOffsets": json.dumps({"orders": count + 1})}  # fmt: skip
     return spark.read.format("mirrormq").options(**options).load()
 
 
@@ -202,5 +206,5 @@ def show(figures: dict[str, Any]) -> str:
     lines = []
     for name, value in figures.items():
         values = value if isinstance(value, list) else [value]
-        lines.append(f"{name:44}" + ", ".join(f"{each:,.0f}" if each >= 100 else f"{each:.2f}" for each in values))
+        lines.append(f"{name:66}" + ", ".join(f"{each:,.0f}" if each >= 100 else f"{each:.2f}" for each in values))
     return "\n".join(lines)

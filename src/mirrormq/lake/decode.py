@@ -84,7 +84,7 @@ class Table:
             return self.alike(self.names[name], pa.string())
         if name in PARSED:
             value_of, kind = PARSED[name]
-            return pa.array([value_of(properties) for properties in self.parsed], kind).take(self.property_lists)
+            return spread(pa.array([value_of(properties) for properties in self.parsed], kind), self.property_lists)
         return MAKERS[name](self)
 
     def alike(self, value: Any, kind: pa.DataType) -> pa.Array:
@@ -103,6 +103,16 @@ class Table:
         for row, other in zip(self.columns.other_rows, others, strict=True):
             dense[row] = other
         return pa.Array.from_buffers(pa.int64(), self.rows, [None, pa.py_buffer(dense)])
+
+
+def spread(values: pa.Array, numbers: pa.Array) -> pa.Array:
+    """`values.take(numbers)`, which is slow for a struct of which most fields are never given."""
+    if not pa.types.is_struct(values.type) or values.null_count:
+        return values.take(numbers)
+    columns = [pa.nulls(len(numbers), part.type) if part.null_count == len(part) else part.take(numbers)
+               for part in (values.field(place) for place in range(values.type.num_fields))]  # fmt: skip
+    missing = numbers.is_null() if numbers.null_count else None
+    return pa.StructArray.from_arrays(columns, fields=list(values.type), mask=missing)
 
 
 def _indexes(table: Table) -> pa.Array:
@@ -224,8 +234,8 @@ def _publishers(table: Table) -> pa.Array:
     known = table.columns.publisher
     if not known:
         return table.alike(None, pa.string())
-    names = {value: None if value is None else f"{value:016x}" for value in set(known)}
-    return pa.array([names[value] for value in known], pa.string())
+    found = pa.array(known, pa.uint64()).dictionary_encode()
+    return pa.array([f"{value:016x}" for value in found.dictionary.to_pylist()], pa.string()).take(found.indices)
 
 
 def _sequences(table: Table) -> pa.Array:
