@@ -10,7 +10,6 @@ Rules
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -111,20 +110,24 @@ class Mirror:
         there = self.events.next_indexes(feed.id for feed in feeds)
         epochs = self.events.epochs(there)
         places: dict[str, int] = {}
+        oldest = self._oldest([feed for feed in feeds if there.get(feed.id, 1) < feed.earliest])
         for feed in feeds:
-            places[feed.id] = there.get(feed.id, feed.earliest)
+            places[feed.id] = there.get(feed.id, oldest.get(feed.id, feed.earliest))
             if feed.id in there:
                 self._check_branch(feed, places, epochs.get(feed.id, 0), progress)
-            if feed.id in there and places[feed.id] < feed.earliest and not self._is_elsewhere(feed, places[feed.id]):
+            if places[feed.id] < oldest.get(feed.id, feed.earliest):
                 self._lost(feed, places, progress)
         return places
 
-    def _is_elsewhere(self, feed: Feed, index: int) -> bool:
-        """A leader that came in by a full sync has less than mirrors that were there before it."""
-        if len(feed.members) < 2:
-            return False
-        told = self.client.feeds(f"^{re.escape(feed.name)}$", with_copies=True)
-        return any(earliest <= index < end for each in told if each.id == feed.id for _, earliest, end in each.copies)
+    def _oldest(self, feeds: list[Feed]) -> dict[str, int]:
+        """A leader that came in by a full sync has less than mirrors that were there before it: the first index that any has."""
+        mirrored = {feed.id: feed for feed in feeds if len(feed.members) > 1}
+        told = self.client.feeds(self.pattern, with_copies=True) if mirrored else []
+        return {
+            feed.id: min(earliest for _, earliest, end in [("", mirrored[feed.id].earliest, 1 << 62), *feed.copies]
+                         if end >= mirrored[feed.id].earliest)
+            for feed in told if feed.id in mirrored
+        }  # fmt: skip
 
     def _check_branch(self, feed: Feed, places: dict[str, int], epoch: int, progress: Progress) -> None:
         at = places[feed.id]
