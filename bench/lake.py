@@ -1,35 +1,32 @@
 """`make bench ARGS=--lake`: what Spark gets out of queues, and what that costs who publishes.
 
-Two nodes that mirror one queue of persistent messages of 200 bytes, all on one machine, one measurement after the other:
+Two nodes that mirror queues of persistent messages of 200 bytes, all on one machine, one measurement after the other:
 
-- rows a second from the queue into a Delta table by the code of `mirrormq lake mirror`, beside what people do today, a pika
-  consumer that writes Parquet with PyArrow from the same broker;
-- rows a second from the source into Spark's no-op sink, in one task, warm;
-- messages a second that a publisher with confirms gets through on the leader, alone and while Spark reads from the mirror, in
-  turn. The leader and the publisher have half of the cores, the mirror and Spark the other half, and Spark gives way to the
-  mirror: as if there were two machines. On few cores they disturb each other all the same; so the leader's processor time for
-  each message is told, too, at a fixed rate.
+- rows a second from a queue into a Delta table by the code of `mirrormq lake mirror`, beside what people do today, a pika
+  consumer that writes Parquet with PyArrow from the same broker: three times in turn, and the median of the ratios;
+- rows a second from the source into Spark's no-op sink, in one task, warm, and whose processor time that takes;
+- what a publisher with confirms gets through on the leader while Spark reads: see `disturbance`.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import threading
 import time
 import urllib.request
 from base64 import b64encode
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Any, Self
+from typing import Any
 
 import pika
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mirrormq.lake.client import Address, FeedClient
+from disturbance import Disturbance, family, seconds_of
+from mirrormq.lake.client import Address
 from mirrormq.lake.engine import session
 from mirrormq.lake.mirror import Mirror
 from mirrormq.lake.sink import Composer, Publishing
@@ -39,8 +36,9 @@ from processes import Failed, await_amqp, end, free_port, start
 BATCH = 20_000
 BODY = b"x" * 200
 PATIENCE = 120.0
-STEADY = 2000           # messages a second at which the leader's work for each is compared
-TICK = os.sysconf("SC_CLK_TCK")
+ROUNDS = 3
+WARM_UPS = 2
+READ_ROWS = 200_000     # that Spark reads at a time while somebody publishes
 
 
 class Member:
@@ -79,11 +77,6 @@ class Member:
         with urllib.request.urlopen(request, timeout=30) as answer:
             text = answer.read()
         return json.loads(text) if text else None
-
-    def seconds(self) -> float:
-        """Processor time that it has had."""
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / TICK
 
 
 def until(is_so: Any, what: str) -> None:
@@ -132,7 +125,8 @@ def consume(node: Member, queue: str, count: int, folder: Path) -> float:
     return rate
 
 
-def measure(command: str, folder: Path, count: int, seconds: float) -> dict[str, Any]:
+def measure(command: str, folder: Path, count: int, seconds: float) -> Iterator[dict[str, Any]]:
+    """Figures, in parts, as they are found."""
     with ExitStack() as stack:
         members = []
         for number in (1, 2):
@@ -144,31 +138,62 @@ def measure(command: str, folder: Path, count: int, seconds: float) -> dict[str,
         leader.api("PUT", "/api/policies/%2F/all", policy)
         spark = session("bench", "local[2,3]", {"spark.driver.memory": "2g"})
         stack.callback(spark.stop)
-        figures = flows(spark, leader, folder, count)
-        return figures | disturb(spark, leader, members[1], count, seconds, command)
+        yield flows(spark, leader, folder, count)
+        fill(leader, "orders", count)
+        yield profile(spark, leader, members[1], count)
+        few = min(count, READ_ROWS)
+        readers = {name: partial(timed, read(spark, leader, name, few), few) for name in ("mirrors", "leader")}
+        yield Disturbance(*members, java_of(spark), command, seconds).measure(readers, few)
 
 
 def flows(spark: Any, leader: Member, folder: Path, count: int) -> dict[str, Any]:
-    mirror = Mirror(spark, Address.parse(leader.url), Place.at(str(folder / "lake")), task_rows=max(count // 8, 1000))
     fill(leader, "warm", 20_000)
+    sync(spark, leader, folder, "warm", 20_000)
+    mirrored, consumed, few = [], [], min(count // 4, 100_000)
+    for number in range(ROUNDS):
+        queue = f"orders{number}"
+        fill(leader, queue, count // ROUNDS)
+        mirrored.append(sync(spark, leader, folder, queue, count // ROUNDS))
+        consumed.append(consume(leader, queue, few, folder))
+    ratios = [fast / slow for fast, slow in zip(mirrored, consumed, strict=True)]
+    return {"into Delta, rows/s": mirrored, "pika and PyArrow, rows/s": consumed, "ratios": ratios, "ratio": median(ratios)}
+
+
+def sync(spark: Any, leader: Member, folder: Path, queue: str, count: int) -> float:
+    place = Place.at(str(folder / "lake"))
+    mirror = Mirror(spark, Address.parse(leader.url), place, f"bench-{queue}", f"^{queue}$", task_rows=max(count // 8, 1000))
     mirror.start()
-    mirror.sync()
-    fill(leader, "orders", count)
-    [feed] = FeedClient(Address.parse(leader.url)).feeds("^orders$")
     began = time.monotonic()
     rows = mirror.sync().rows
-    mirrored = rows / (time.monotonic() - began)
+    rate = rows / (time.monotonic() - began)
     mirror.client.delete_mirror(mirror.name)
+    return rate
+
+
+def profile(spark: Any, leader: Member, mirror: Member, count: int) -> dict[str, Any]:
+    """Into the no-op sink in one task: the first runs warm Spark up; then rows a second, and processor time by process."""
     source = read(spark, leader, "mirrors", count)
-    rates = [timed(source, count) for _ in range(4)]
-    consumed = consume(leader, "orders", min(count // 4, 100_000), folder)
-    return {"rows": rows, "members": len(feed.members), "no-op sink, one task, rows/s": rates, "into Delta, rows/s": mirrored,
-            "pika and PyArrow, rows/s": consumed, "ratio": mirrored / consumed}  # fmt: skip
+    for _ in range(WARM_UPS):
+        timed(source, count)
+    java = java_of(spark)
+    before = seconds_of([mirror.pid]), seconds_of([java]), seconds_of(family(java))
+    rates = [timed(source, count) for _ in range(ROUNDS)]
+    feed, machine, everyone = seconds_of([mirror.pid]), seconds_of([java]), seconds_of(family(java))
+    shares = {"the mirror that feeds": feed - before[0], "Spark's Python": everyone - before[2] - machine + before[1],
+              "Java": machine - before[1]}  # fmt: skip
+    return {"no-op sink, one task, warm, rows/s": rates} | {
+        f"of it processor seconds for a million rows, {name}": share * 1e6 / count / ROUNDS for name, share in shares.items()
+    }
 
 
 def read(spark: Any, leader: Member, nodes: str, count: int) -> Any:
-    options = {"url": leader.url, "queue": "orders", "rowsPerPartition": str(count), "nodes": nodes}
+    options = {"url": leader.url, "queue": "orders", "rowsPerPartition": str(count), "nodes": nodes,
+               "endingOffsets": json.dumps({"orders": count + 1})}  # fmt: skip
     return spark.read.format("mirrormq").options(**options).load()
+
+
+def java_of(spark: Any) -> int:
+    return int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())  # noqa: SLF001 - there is no other way to it
 
 
 def timed(source: Any, count: int) -> float:
@@ -177,102 +202,9 @@ def timed(source: Any, count: int) -> float:
     return count / (time.monotonic() - began)
 
 
-class Reading:
-    """Spark reads the queue over and over, in a thread."""
-
-    def __init__(self, source: Any, count: int) -> None:
-        self.rows = 0
-        self._is_wanted = True
-        self._thread = threading.Thread(target=self._run, args=(source, count))
-
-    def _run(self, source: Any, count: int) -> None:
-        while self._is_wanted:
-            timed(source, count)
-            self.rows += count
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._is_wanted = False
-        self._thread.join()
-
-
-def threads(root: int) -> list[int]:
-    """Of a process and all that descend from it."""
-    parents = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
-    family = {root}
-    while more := {pid for pid, parent in parents.items() if parent in family} - family:
-        family |= more
-    return [int(task.name) for pid in family for task in Path(f"/proc/{pid}/task").glob("*")]
-
-
-def confine(root: int, cores: set[int], nice: int = 0) -> None:
-    for thread in threads(root):
-        with suppress(OSError):
-            os.sched_setaffinity(thread, cores)
-            if nice:
-                os.setpriority(os.PRIO_PROCESS, thread, nice)
-
-
-def halves() -> tuple[set[int], set[int]]:
-    cores = sorted(os.sched_getaffinity(0))
-    return set(cores[: max(1, len(cores) // 2)]), set(cores[len(cores) // 2 :])
-
-
-def disturb(spark: Any, leader: Member, mirror: Member, count: int, seconds: float, command: str) -> dict[str, Any]:
-    """Publishing alone, with Spark at the mirror, and with Spark at the leader, three times in turn."""
-    ways = ("alone", "mirrors", "leader")
-    rates: dict[str, list[float]] = {name: [] for name in ways}
-    costs: dict[str, list[float]] = {name: [] for name in ways}
-    here, there = halves()
-    confine(leader.pid, here)
-    confine(mirror.pid, there)
-    java = spark.sparkContext._jvm.java.lang  # noqa: SLF001 - there is no other way to it
-    confine(int(java.ProcessHandle.current().pid()), there, 19)
-    read_rows = 0
-    for _ in range(3):
-        for name in ways:
-            with ExitStack() as stack:
-                reading = stack.enter_context(Reading(read(spark, leader, name, count), count)) if name != "alone" else None
-                rates[name].append(publish(leader, seconds, command, 0, here)[0])
-                costs[name].append(publish(leader, seconds, command, STEADY, here)[1])
-            read_rows += reading.rows if reading is not None and name == "mirrors" else 0
-    found: dict[str, Any] = {"rows read from the mirror meanwhile": read_rows}
-    for name in ways:
-        found[f"published/s, {name}"] = rates[name]
-        found[f"leader's µs a message at {STEADY}/s, {name}"] = costs[name]
-    found["published with a reader at the mirror"] = median(rates["mirrors"]) / median(rates["alone"])
-    found["cost with a reader at the mirror"] = median(costs["mirrors"]) / median(costs["alone"])
-    found["cost with a reader at the leader"] = median(costs["leader"]) / median(costs["alone"])
-    return found
-
-
-def publish(leader: Member, seconds: float, command: str, rate: int, cores: set[int]) -> tuple[float, float]:
-    """Messages a second with confirms, and microseconds of the leader's processor for each."""
-    words = ["perf", "--json", "-h", f"amqp://127.0.0.1:{leader.port}", "-u", "published", "-x", "1", "-y", "1", "-s", "200"]
-    words += ["-c", "256", "-q", "512", "-A", "64", "-f", "persistent", "-ad", "false", "-z", str(seconds), "--warmup", "1"]
-    words += ["-r", str(rate)] if rate else []
-    mine = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, cores)
-    process = subprocess.Popen([command, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    os.sched_setaffinity(0, mine)
-    before = leader.seconds()
-    out, complaint = process.communicate(timeout=seconds + 120)
-    if process.returncode:
-        raise Failed(f"mirrormq perf: {complaint.strip()}")
-    used = leader.seconds() - before
-    confirmed = json.loads(out)["total"]["confirmed_per_s"]
-    return confirmed, used * 1e6 / max(1.0, confirmed * (seconds + 1))
-
-
 def show(figures: dict[str, Any]) -> str:
     lines = []
     for name, value in figures.items():
         values = value if isinstance(value, list) else [value]
-        lines.append(f"{name:44}" + ", ".join(f"{each:,.0f}" if each >= 100 else f"{each:.2f}" for each in values))
+        lines.append(f"{name:66}" + ", ".join(f"{each:,.0f}" if each >= 100 else f"{each:.2f}" for each in values))
     return "\n".join(lines)

@@ -89,12 +89,16 @@ def measure_lake(count: int, *, as_json: bool, seconds: float | None, command: s
 
     program = command or str(Path(sys.executable).parent / "mirrormq")
     data.mkdir(parents=True, exist_ok=True)
+    figures: dict[str, object] = {}
     with tempfile.TemporaryDirectory(prefix="bench-", dir=data) as folder:
         try:
-            figures = lake.measure(program, Path(folder), count, seconds or 8.0)
+            for part in lake.measure(program, Path(folder), count, seconds or 8.0):
+                figures |= part
+                click.echo(lake.show(part), err=as_json)
         except Failed as error:
             sys.exit(f"bench: {error}")
-    click.echo(json.dumps(figures) if as_json else lake.show(figures))
+    if as_json:
+        click.echo(json.dumps(figures))
 
 
 class Bench:

@@ -12,7 +12,7 @@ import pytest
 from admin.support import ctl
 from cluster.live.nodes import Node, Nodes, running
 from compat.support import eventually
-from mirror.live.rings import channel_at, leader_of, mirror, named, others, until_in_sync
+from mirror.live.rings import channel_at, declare, leader_of, mirror, named, others, publish, until_in_sync
 from mirrormq.lake.client import LEADER, ONLY, Feed, FeedClient
 from mirrormq.lake.members import compare, verify_members
 from mirrormq.lake.mirror import Mirror
@@ -190,3 +190,27 @@ def read_slowly(client: FeedClient, part: Any, nodes: Nodes, dead: Node) -> list
     return rows
 
 
+@pytest.mark.timeout(600)
+def test_what_a_leader_lacks_that_came_late_is_read_from_who_has_it(tmp_path: Path, spark: Any) -> None:
+    with running(tmp_path / "nodes", 2) as nodes:
+        declare(nodes[0], "q")
+        lake = Mirror(spark, address_of(*nodes), Place.at(str(tmp_path / "lake")))
+        lake.start()
+        with channel_at(nodes[0]) as channel:
+            fill(channel, "q", 50)
+            settle(channel, "q", 50)
+        quiet(lake.client)
+        mirror(nodes[0], "q")
+        until_in_sync(nodes, "q")
+        publish(nodes[0], "q", b"late")
+        plan = tmp_path / "plan.json"
+        plan.write_text(json.dumps({"moves": [{"vhost": "/", "queue": "q", "from": nodes[0].name, "to": nodes[1].name}]}))
+        assert ctl("-n", nodes[0].name, "rebalance", "all", "--plan", str(plan)).code == 0
+        eventually(lambda: leader_of(nodes[0], "q") == nodes[1].name)
+        [feed] = quiet(lake.client)
+        [told] = lake.client.feeds("^q$", with_copies=True)
+        assert (min(earliest for _, earliest, _ in told.copies), feed.earliest > 1) == (1, True), told
+        assert lake.sync().notes == []
+        counts = spark.read.parquet(*lake.events.files()).selectExpr("sum(count)", "min(index)").collect()
+        assert [tuple(row) for row in counts] == [(feed.end - 1, 1)]
+        lake.client.close()

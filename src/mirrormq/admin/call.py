@@ -25,7 +25,7 @@ EMPTY: Final = b""
 
 
 class Answer:
-    """`body` is encoded as JSON unless it is bytes; None is an empty body."""
+    """`body` is encoded as JSON unless it is bytes or Pieces; None is an empty body."""
 
     def __init__(self, status: int, body: object = None, headers: dict[str, str] | None = None) -> None:
         self.status = status

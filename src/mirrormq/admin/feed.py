@@ -10,8 +10,8 @@ Rules
  1. Whoever may read a queue may follow it; no tag is needed.
  2. Any node answers. A mirror gives what it knows to be stable; whoever does not hold the log, or is asked for what it does not
     know or has no more, sends the caller to the leader (307), whose word counts.
- 3. Reading is done in slices of 256 KiB between which the loop goes on. A request is given at most 8 MiB. The global parameter
-    `lake-feed-rate` limits what a node gives out to so many bytes a second.
+ 3. Reading and sending are done in slices of 64 KiB between which the loop goes on: publishers wait for a mirror, too. A request
+    is given at most 8 MiB. The global parameter `lake-feed-rate` limits what a node gives out to so many bytes a second.
  4. Entries that are gone are 410, with the first index that is left.
 """
 
@@ -26,6 +26,7 @@ from urllib.parse import quote, urlencode
 from mirrormq import __version__
 from mirrormq.admin.call import Answer, Call, Json, State, as_integer, created, done
 from mirrormq.admin.errors import ApiError, bad_request, not_authorised, not_found, unavailable
+from mirrormq.admin.pieces import Pieces
 from mirrormq.broker import rules
 from mirrormq.broker.policy import PatternError, compile_pattern
 from mirrormq.broker.queue import Queue
@@ -36,7 +37,7 @@ from mirrormq.node.feed import COMPONENT, LakeMirror, index_at
 
 CHUNKS: Final = "application/vnd.mirrormq.chunks"
 FORMAT: Final = "1"                 # of the chunks: a reader that does not know it must not guess
-SLICE: Final = 256 << 10
+SLICE: Final = 64 << 10            # what the ring has to wait for: about a tenth of a millisecond
 MAX_BYTES: Final = 8 << 20
 MAX_WAIT: Final = 30.0
 POLL: Final = 0.1
@@ -146,7 +147,7 @@ def figures_here(state: State, ids: list[int]) -> dict[str, Json]:
             found[str(log_id)] = {
                 "state": _state(state, queue), "earliest": min(logs.earliest(log_id), end), "end": end,
                 "epoch": queue.builder.epoch if copy is None else copy.state.epoch,
-                "lake_mirrors": state.runtime.lake_mirrors.show(queue),
+                "lineage": logs.lineage(log_id), "lake_mirrors": state.runtime.lake_mirrors.show(queue),
             }  # fmt: skip
     return found
 
@@ -202,7 +203,7 @@ async def read_feed(call: Call) -> Answer:
     meter = call.state.meter
     async with meter.readers:
         body = await _read(call, queue, first, min(end, upto), limit)
-    await meter.take(len(body), call.broker.global_parameters.get(RATE))
+    await meter.take(body.size, call.broker.global_parameters.get(RATE))
     return Answer(200, body, {"content-type": CHUNKS, "x-mirrormq-end": str(end), "x-mirrormq-format": FORMAT,
                               "x-mirrormq-queue-id": f"{queue.log_id:x}", "x-mirrormq-version": __version__,
                               "x-mirrormq-node": call.broker.node_name})
@@ -242,9 +243,9 @@ def _check_range(call: Call, queue: Queue, first: int, end: int) -> None:
                                        f"it begins at {earliest}", {"x-mirrormq-earliest": str(earliest)})
 
 
-async def _read(call: Call, queue: Queue, first: int, end: int, limit: int) -> bytes:
+async def _read(call: Call, queue: Queue, first: int, end: int, limit: int) -> Pieces:
     """Chunks up to `end`, which may lie within one, about `limit` bytes of them."""
-    pieces: list[bytes] = []
+    slices: list[bytes] = []
     left = limit
     while first < end and left > 0:
         try:
@@ -252,20 +253,22 @@ async def _read(call: Call, queue: Queue, first: int, end: int, limit: int) -> b
         except QueueDamaged as problem:
             raise ApiError(500, "damaged", str(problem)) from None
         if not found:
-            if pieces:
+            if slices:
                 break
             _check_range(call, queue, first, end)
             raise unavailable(f"queue '{queue.name}' does not answer for its entries from {first} on; try again")
+        pieces: list[bytes] = []
         for chunk in found:
             head = decode_chunk(chunk, 0)
             if head.first_index < end:
                 pieces.append(chunk if head.next_index <= end else sliced(chunk, head.first_index, end))
                 left -= len(chunk)
                 first = head.next_index
+        slices.append(b"".join(pieces))
         if decode_chunk(found[-1], 0).first_index >= end:
             break
         await asyncio.sleep(0)
-    return b"".join(pieces)
+    return Pieces(slices)
 
 
 async def find_time(call: Call) -> Answer:

@@ -23,6 +23,7 @@ from mirrormq.admin.call import Answer, Call, State
 from mirrormq.admin.elsewhere import answer_others
 from mirrormq.admin.errors import ApiError, not_found, unavailable
 from mirrormq.admin.listing import encode
+from mirrormq.admin.pieces import Pieces
 from mirrormq.admin.rates import Rates
 from mirrormq.admin.router import Place, Router, parts_of
 from mirrormq.admin.routes import NOT_JSON, ROUTES, anyone
@@ -209,6 +210,9 @@ class AdminServer:
         if answer.body is None:
             return web.Response(status=answer.status, headers=headers)
         headers.setdefault("content-type", "application/json")
+        if isinstance(answer.body, Pieces):
+            headers["content-length"] = str(answer.body.size)
+            return web.Response(status=answer.status, headers=headers, body=aiter(answer.body))
         body = answer.body if isinstance(answer.body, bytes) else encode(answer.body)
         return web.Response(status=answer.status, headers=headers, body=body)
 

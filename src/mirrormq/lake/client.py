@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
-from mirrormq.lake.errors import Away, LakeError, Refused, Trimmed
+from mirrormq.lake.errors import Away, Forked, LakeError, Refused, Trimmed, forked
 
 FORMAT: Final = "1"
 PATIENCE: Final = 60.0  # seconds until a cluster of which no node answers counts as gone
@@ -78,6 +78,18 @@ class Feed:
     durable: bool = True
     members: tuple[tuple[str, str], ...] = ()  # node and address of each that is in sync, leader first
     copies: tuple[tuple[str, int, int], ...] = ()  # if asked for: node, earliest and end of each member that answers
+    lineage: tuple[tuple[int, int], ...] = ()  # which epoch wrote which entries: epoch and first index of each run, oldest first
+
+    def epoch_of(self, index: int) -> int:
+        """The epoch in which an entry was written; 0 where that is not known."""
+        return next((epoch for epoch, first in reversed(self.lineage) if first <= index), 0)
+
+    def check_branch(self, following: int, epoch: int) -> None:
+        """Raises Forked where this log does not go on what was read before up to entry `following` - 1, of that epoch."""
+        here = self.epoch_of(following - 1)
+        if not epoch or not here or here == epoch or (here < epoch and self.end < following):
+            return
+        raise Forked(forked(self.name, min((first for run, first in self.lineage if run > epoch), default=1), here, epoch))
 
     def places(self, nodes: str = MIRRORS, turn: int = 0) -> tuple[str, ...]:
         """The members' addresses in the order in which they are to be asked: `nodes` is "mirrors", "leader", or names of nodes,
@@ -143,6 +155,7 @@ class FeedClient:
                 bool(row["durable"]),
                 tuple((member["node"], member["url"]) for member in row.get("members", ())),
                 tuple((copy["node"], int(copy["earliest"]), int(copy["end"])) for copy in row.get("copies", ())),
+                tuple((int(epoch), int(first)) for epoch, first in row.get("lineage", ())),
             )
             for row in told["queues"]
         ]

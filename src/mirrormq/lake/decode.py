@@ -12,6 +12,7 @@ from zlib import crc32
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mirrormq.lake.errors import Forked, forked
 from mirrormq.lake.schema import HEADERS, KINDS, PROPERTIES, RANGES, REASONS, TIME
 from mirrormq.log.columns import Columns
 from mirrormq.log.entries import ENQUEUE, REDELIVERED, TRANSIENT
@@ -24,13 +25,18 @@ PLAIN: Final = tuple(field.name for field in PROPERTIES)
 
 
 class Decoder:
-    """Makes record batches of one queue's chunks, with the columns of `schema`."""
+    """Makes record batches of one queue's chunks, with the columns of `schema`.
 
-    def __init__(self, vhost: str, queue: str, queue_id: str, schema: pa.Schema) -> None:
+    Whoever takes over without all that was stable writes its own entries under addresses that are taken, in a later epoch: so an
+    entry of a later epoch than `newest`, where that is known, does not belong to what was planned.
+    """
+
+    def __init__(self, vhost: str, queue: str, queue_id: str, schema: pa.Schema, newest: int = 0) -> None:
         self._names = {"vhost": vhost, "queue": queue, "queue_id": queue_id}
         self._schema = schema
         self._wanted = set(schema.names)
         self._columns = self._fresh()
+        self._newest = newest or EVERYTHING
 
     def _fresh(self) -> Columns:
         return Columns(not self._wanted.isdisjoint(("body", "body_crc")))
@@ -40,6 +46,8 @@ class Decoder:
         at = 0
         while at < len(data):
             at = self._columns.take(data, at, EVERYTHING)
+            if self._columns.epochs[-1] > self._newest:
+                raise Forked(forked(self._names["queue"], self._columns.firsts[-1], self._columns.epochs[-1], self._newest))
             if self._columns.rows >= BATCH_ROWS:
                 yield self.batch()
 
@@ -76,7 +84,7 @@ class Table:
             return self.alike(self.names[name], pa.string())
         if name in PARSED:
             value_of, kind = PARSED[name]
-            return pa.array([value_of(properties) for properties in self.parsed], kind).take(self.property_lists)
+            return spread(pa.array([value_of(properties) for properties in self.parsed], kind), self.property_lists)
         return MAKERS[name](self)
 
     def alike(self, value: Any, kind: pa.DataType) -> pa.Array:
@@ -95,6 +103,16 @@ class Table:
         for row, other in zip(self.columns.other_rows, others, strict=True):
             dense[row] = other
         return pa.Array.from_buffers(pa.int64(), self.rows, [None, pa.py_buffer(dense)])
+
+
+def spread(values: pa.Array, numbers: pa.Array) -> pa.Array:
+    """`values.take(numbers)`, which is slow for a struct of which most fields are never given."""
+    if not pa.types.is_struct(values.type) or values.null_count:
+        return values.take(numbers)
+    columns = [pa.nulls(len(numbers), part.type) if part.null_count == len(part) else part.take(numbers)
+               for part in (values.field(place) for place in range(values.type.num_fields))]  # fmt: skip
+    missing = numbers.is_null() if numbers.null_count else None
+    return pa.StructArray.from_arrays(columns, fields=list(values.type), mask=missing)
 
 
 def _indexes(table: Table) -> pa.Array:
@@ -216,8 +234,8 @@ def _publishers(table: Table) -> pa.Array:
     known = table.columns.publisher
     if not known:
         return table.alike(None, pa.string())
-    names = {value: None if value is None else f"{value:016x}" for value in set(known)}
-    return pa.array([names[value] for value in known], pa.string())
+    found = pa.array(known, pa.uint64()).dictionary_encode()
+    return pa.array([f"{value:016x}" for value in found.dictionary.to_pylist()], pa.string()).take(found.indices)
 
 
 def _sequences(table: Table) -> pa.Array:

@@ -31,12 +31,21 @@ class Trimmed(LakeError):
         return Trimmed, (str(self), self.earliest)
 
 
+class Forked(LakeError):
+    """The log is another one than what was read before, from some index on: two entries have the same address."""
+
+
 class Refused(LakeError):
     """Whoever asks may not."""
 
 
 class Away(LakeError):
     """No node answers."""
+
+
+def forked(queue: str, first: int, epoch: int, before: int) -> str:
+    return (f"queue '{queue}' has another log than before from entry {first} on: it is led, since epoch {epoch}, by a node that "
+            f"did not have all that was read in epoch {before}, as after a promotion by force")
 
 
 def sentence_of(problem: BaseException) -> str:

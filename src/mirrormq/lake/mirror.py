@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from mirrormq.lake.client import MIRRORS, Address, Feed, FeedClient
-from mirrormq.lake.errors import LakeError
+from mirrormq.lake.errors import Forked, LakeError
 from mirrormq.lake.ranges import Range, range_of, read_range
 from mirrormq.lake.schema import EVENTS
 from mirrormq.lake.tables import Overtaken, Place, Table, Writer, Written
@@ -108,24 +108,50 @@ class Mirror:
     def _places(self, feeds: list[Feed], progress: Progress) -> dict[str, int]:
         """Where each log is to be read from."""
         there = self.events.next_indexes(feed.id for feed in feeds)
+        epochs = self.events.epochs(there)
         places: dict[str, int] = {}
+        oldest = self._oldest([feed for feed in feeds if there.get(feed.id, 1) < feed.earliest])
         for feed in feeds:
-            places[feed.id] = there.get(feed.id, feed.earliest)
-            if feed.id in there and places[feed.id] < feed.earliest:
+            places[feed.id] = there.get(feed.id, oldest.get(feed.id, feed.earliest))
+            if feed.id in there:
+                self._check_branch(feed, places, epochs.get(feed.id, 0), progress)
+            if places[feed.id] < oldest.get(feed.id, feed.earliest):
                 self._lost(feed, places, progress)
         return places
 
+    def _oldest(self, feeds: list[Feed]) -> dict[str, int]:
+        """A leader that came in by a full sync has less than mirrors that were there before it: the first index that any has."""
+        mirrored = {feed.id: feed for feed in feeds if len(feed.members) > 1}
+        told = self.client.feeds(self.pattern, with_copies=True) if mirrored else []
+        return {
+            feed.id: min(earliest for _, earliest, end in [("", mirrored[feed.id].earliest, 1 << 62), *feed.copies]
+                         if end >= mirrored[feed.id].earliest)
+            for feed in told if feed.id in mirrored
+        }  # fmt: skip
+
+    def _check_branch(self, feed: Feed, places: dict[str, int], epoch: int, progress: Progress) -> None:
+        at = places[feed.id]
+        try:
+            feed.check_branch(at, epoch)
+        except Forked as fork:
+            gap = f"{fork.sentence}; what it has below {at} is not in the lake, which keeps what it read"
+            self._give_up(feed, gap, (at, at), feed.epoch_of(at - 1), progress)
+
     def _lost(self, feed: Feed, places: dict[str, int], progress: Progress) -> None:
-        gap = f"entries {places[feed.id]} to {feed.earliest - 1} of queue '{feed.name}' are gone from the log and not in the lake"
+        at = places[feed.id]
+        gap = f"entries {at} to {feed.earliest - 1} of queue '{feed.name}' are gone from the log and not in the lake"
+        why = ": the mirror was away for longer than its lease or 'lake-retention' allowed"
+        self._give_up(feed, gap, (at, feed.earliest), feed.epoch_of(feed.earliest - 1), progress, why)
+        places[feed.id] = feed.earliest
+
+    def _give_up(
+        self, feed: Feed, gap: str, advance: tuple[int, int], epoch: int, progress: Progress, why: str = ""
+    ) -> None:
         if not self._allow_loss:
-            raise LakeError(
-                f"{gap}: the mirror was away for longer than its lease or 'lake-retention' allowed; go on without "
-                "them with --allow-data-loss"
-            )
+            raise LakeError(f"{gap}{why}; go on without them with --allow-data-loss")
         progress.notes.append(gap)
         # The hole is told in the table itself, by a version that moves the mark and adds nothing.
-        self.events.add([], {feed.id: (places[feed.id], feed.earliest)}, {"mirrormq.lost": gap})
-        places[feed.id] = feed.earliest
+        self.events.add([], {feed.id: advance}, {"mirrormq.lost": gap}, {feed.id: epoch})
 
     def _plan(self, feeds: list[Feed], done: dict[str, int]) -> list[Range]:
         left = self._commit_rows
@@ -140,7 +166,8 @@ class Mirror:
     def _commit(self, ranges: list[Range], done: dict[str, int], progress: Progress) -> None:
         files = self.write(ranges)
         advance = {part.queue_id: (part.first, part.upto) for part in ranges}
-        self.events.add(files, advance, {"mirrormq.mirror": self.name})
+        epochs = {part.queue_id: part.epoch for part in ranges}
+        self.events.add(files, advance, {"mirrormq.mirror": self.name}, epochs)
         done |= {part.queue_id: part.upto for part in ranges}
         progress.rows += sum(file.rows for file in files)
         progress.commits += 1

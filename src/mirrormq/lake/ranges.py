@@ -29,6 +29,7 @@ class Range:
     upto: int
     places: tuple[str, ...] = ()
     is_only: bool = False
+    epoch: int = 0  # of the last entry when the range was planned, 0 if not known: none of a later epoch belongs in it
 
     def cut(self, rows: int) -> list[Range]:
         """In pieces of at most so many indexes, each of which one task reads."""
@@ -37,7 +38,8 @@ class Range:
 
 
 def range_of(feed: Feed, first: int, upto: int, nodes: str = MIRRORS) -> Range:
-    return Range(feed.vhost, feed.name, feed.id, first, upto, feed.places(nodes, int(feed.id[-6:], 16)), nodes.startswith(ONLY))
+    places = feed.places(nodes, int(feed.id[-6:], 16))
+    return Range(feed.vhost, feed.name, feed.id, first, upto, places, nodes.startswith(ONLY), feed.epoch_of(upto - 1))
 
 
 def served(client: FeedClient, pattern: str) -> list[Feed]:
@@ -70,7 +72,7 @@ def place_of(client: FeedClient, feed: Feed, where: Any) -> int:
 
 def read_range(client: FeedClient, part: Range, schema: pa.Schema, *, fail_on_data_loss: bool = True) -> Iterator[pa.RecordBatch]:
     """The rows of a range, the same whenever it is read and whoever gives them."""
-    decoder = Decoder(part.vhost, part.queue, part.queue_id, schema)
+    decoder = Decoder(part.vhost, part.queue, part.queue_id, schema, part.epoch)
     at = part.first
     while at < part.upto:
         try:

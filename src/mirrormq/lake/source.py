@@ -41,7 +41,8 @@ POLL: Final = 0.1
 UNLIMITED: Final = 1 << 62
 
 Offset = dict[str, Any]
-"""By log id: the queue's name, the first index that was there when it was found, and the next index to read."""
+"""By log id: the queue's name, the first index that was there when it was found, the next index to read, and the
+epoch of the entry before it."""
 
 
 class Part(InputPartition):
@@ -168,14 +169,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Queues take turns to be first, by their position: with a limit, none starves the others.
         for feed in sorted(feeds, key=lambda feed: int(start.get(feed.id, {}).get("next", 0))):
             here = start.get(feed.id) or _place(feed, feed.earliest)
+            self._check_branch(feed, here)
             stop = feed.end if self.target is None else min(feed.end, self.target.get(feed.id, here["next"]))
             upto = max(min(stop, here["next"] + left), here["next"])
             if bytes_left != UNLIMITED and upto > here["next"]:
                 upto, size = self._within(feed, here["next"], upto, bytes_left)
                 bytes_left -= size
             left -= upto - here["next"]
-            end[feed.id] = here | {"next": upto}
+            end[feed.id] = here if upto == here["next"] else here | {"next": upto, "epoch": feed.epoch_of(upto - 1)}
         return end
+
+    def _check_branch(self, feed: Feed, here: dict[str, Any]) -> None:
+        if self.options.fail_on_data_loss:
+            feed.check_branch(here["next"], here.get("epoch", 0))
 
     def _within(self, feed: Feed, first: int, upto: int, limit: int) -> tuple[int, int]:
         """As far as the bytes that are left reach; the first queue gets at least something."""
@@ -202,7 +208,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for log_id, place in end.items():
             first = start[log_id]["next"] if log_id in start else place["first"]
             places = self.places.get(log_id, ())
-            part = Range(self.options.address.vhost, place["queue"], log_id, first, place["next"], places)
+            epoch = place.get("epoch", 0) if self.options.fail_on_data_loss else 0
+            part = Range(self.options.address.vhost, place["queue"], log_id, first, place["next"], places, epoch=epoch)
             ranges += part.cut(self.options.partition_rows)
         return [Part(part) for part in ranges]
 
@@ -218,4 +225,4 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _place(feed: Feed, index: int) -> dict[str, Any]:
-    return {"queue": feed.name, "first": index, "next": index}
+    return {"queue": feed.name, "first": index, "next": index, "epoch": feed.epoch_of(index - 1)}

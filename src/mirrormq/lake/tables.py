@@ -1,8 +1,8 @@
 """Delta tables through delta-rs: files that tasks have written are added by one commit, which also says how far each log is in.
 
 Rules
- 1. The table says what is mirrored: for each log an application transaction `mirrormq/ID` whose version is the next index. There
-    is no other checkpoint.
+ 1. The table says what is mirrored: for each log an application transaction `mirrormq/ID` whose version is the next index, and
+    `mirrormq-epoch/ID` with the epoch of the entry before it. There is no other checkpoint.
  2. Looking where a log stands and committing what follows are done on one snapshot of the table, so of two jobs that do the same
     work one fails, and nothing is in the table twice. What a task wrote for nothing is an orphan, which vacuum removes.
 """
@@ -30,6 +30,7 @@ from mirrormq.lake.errors import LakeError
 from mirrormq.lake.schema import EVENTS
 
 APP: Final = "mirrormq/"
+EPOCH: Final = "mirrormq-epoch/"
 VACUUM_HOURS: Final = 168
 STATISTICS: Final = ("queue_id", "queue", "index", "time")
 COMPRESSION: Final = "zstd"
@@ -170,11 +171,21 @@ class Table:
         return found
 
     def next_indexes(self, log_ids: Iterable[str]) -> dict[str, int]:
-        delta = self.load()
-        found = {log_id: delta.transaction_version(APP + log_id) for log_id in log_ids}
-        return {log_id: index for log_id, index in found.items() if index is not None}
+        return self._marks(APP, log_ids)
 
-    def add(self, files: list[Written], advance: Mapping[str, tuple[int, int]], about: Mapping[str, str] | None = None) -> int:
+    def epochs(self, log_ids: Iterable[str]) -> dict[str, int]:
+        """Of the last entry of each log, as far as that is known."""
+        return self._marks(EPOCH, log_ids)
+
+    def _marks(self, kind: str, log_ids: Iterable[str]) -> dict[str, int]:
+        delta = self.load()
+        found = {log_id: delta.transaction_version(kind + log_id) for log_id in log_ids}
+        return {log_id: number for log_id, number in found.items() if number is not None}
+
+    def add(
+        self, files: list[Written], advance: Mapping[str, tuple[int, int]], about: Mapping[str, str] | None = None,
+        epochs: Mapping[str, int] | None = None,
+    ) -> int:  # fmt: skip
         """Commit files that bring each log from its first to its second index; returns the version. Raises Overtaken."""
         delta = self.load()
         for log_id, (first, _) in advance.items():
@@ -183,6 +194,7 @@ class Table:
                 raise Overtaken(f"another job mirrors into {self.place.uri}: log {log_id} is at {there} there, not at {first}")
         now = int(time.time() * 1000)
         marks = [Transaction(APP + log_id, upto, now) for log_id, (_, upto) in advance.items()]
+        marks += [Transaction(EPOCH + log_id, epoch, now) for log_id, epoch in (epochs or {}).items()]
         self._commit(delta, files, "append", CommitProperties(dict(about or {}), 0, marks))
         return delta.version()
 

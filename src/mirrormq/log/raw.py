@@ -18,6 +18,7 @@ from mirrormq.log.segment import Segment
 from mirrormq.log.slices import sliced
 
 WINDOW: Final = 256 * 1024
+SMALL_WINDOW: Final = 16 * 1024
 
 
 def read_raw(reader: Reader, queue: QueueLog, first: int, max_bytes: int) -> list[bytes]:
@@ -74,7 +75,8 @@ def _in_segment(reader: Reader, segment: Segment, want: int, left: int) -> list[
     offset = segment.offset_for(want, fd)
     out: list[bytes] = []
     while offset < segment.length and left > 0:
-        data = os.pread(fd, min(WINDOW, segment.length - offset), offset)
+        window = min(max(left, SMALL_WINDOW), WINDOW)
+        data = os.pread(fd, min(window, segment.length - offset), offset)
         at = 0
         while at + HEADER_SIZE <= len(data) and left > 0:
             chunk = decode_chunk(data, at)

@@ -70,6 +70,9 @@ class LogSource(Protocol):
     def span(self, log_id: int, first: int, limit: int) -> tuple[int, int]:
         """The index up to which the entries from `first` on have about `limit` bytes, but at least one; and their bytes."""
 
+    def lineage(self, log_id: int) -> list[list[int]]:
+        """Which epoch wrote which entries: [epoch, first index] of each run, oldest first."""
+
     def is_catching_up(self, log_id: int) -> bool:
         """It has just taken over, and does not know yet that all that was stable before is: its end is too low."""
 
@@ -144,6 +147,10 @@ class LocalLogs:
                 break
             upto, size = border, size + length
         return max(min(upto, end), first), size
+
+    def lineage(self, log_id: int) -> list[list[int]]:
+        queue = self._store.queue(log_id)
+        return [] if queue is None else [list(run) for run in zip(queue.epochs, queue.firsts, strict=True)]
 
     def is_catching_up(self, log_id: int) -> bool:
         holding = self._log.holding(log_id)
