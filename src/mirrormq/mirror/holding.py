@@ -78,6 +78,7 @@ class Holding(RingPort):
         self.state: State = State(rings.me)
         self.queue: Queue | None = None             # that serves, where this node leads
         self.trail: Trail | None = trail_from(front.log_id, None)
+        self.is_damaged: bool = False               # what is in the log does not count, and stays until something better comes
         self.saved: Snapshot | None = None          # the last state that the log was given, or that was found in it
         self.unfolded: deque[tuple[int, bytes]] = deque()
         self.unfolded_bytes: int = 0
@@ -104,6 +105,8 @@ class Holding(RingPort):
 
     def _write(self, first: int, count: int, chunk: bytes, generation: int) -> None:
         rings = self.rings
+        if self.is_damaged:
+            self._begin(BeginAt(1, 0, generation))
         rings.log.append(self.log_id, first, count, chunk, sync=True)
         last = first + count - 1
         rings.note_write(self, last, generation)
@@ -115,6 +118,10 @@ class Holding(RingPort):
         self.unfolded_bytes += size
         if self.unfolded_bytes > UNFOLDED:
             self._leave_to_log()
+
+    def found_damage(self, why: str) -> None:
+        lives.condemn(self.rings.store, self.log_id, why)
+        self.rings.log.has_written()
 
     # --- the machine ------------------------------------------------------------------------------------------------
 
@@ -326,6 +333,7 @@ class Holding(RingPort):
         state = self.snapshot() if self.trail is not None and effect.first > 1 else None
         lives.begin_at(rings.store, self.log_id, effect.first, effect.before, state)
         rings.log.has_written()
+        self.is_damaged = False
         self._leave_to_log()
         self.unfinished = None
         self.saved = None

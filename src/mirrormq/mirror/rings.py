@@ -25,6 +25,7 @@ from mirrormq.broker.queue_log import ReservedMark
 from mirrormq.broker.recovery import restore_queue
 from mirrormq.broker.stability import Unstable
 from mirrormq.log import lives
+from mirrormq.log.errors import QueueDamaged
 from mirrormq.log.snapshot import Snapshot
 from mirrormq.log.store import Store
 from mirrormq.log.trail import Trail, recount, trail_from
@@ -159,6 +160,8 @@ class Rings:
         queue = holding.queue
         if queue is not None:
             self.broker.stop_queue(queue, fault)
+        elif isinstance(fault, QueueDamaged):
+            holding.found_damage(str(fault))
 
     def _set_timer(self, holding: Holding, when: float) -> None:
         holding.woken_at = when
@@ -251,12 +254,14 @@ class Rings:
 
     # --- beginning and ending ---------------------------------------------------------------------------------------
 
-    def hold(self, front: AwayQueue, view: View, revision: int, *, is_fresh: bool, is_amnesiac: bool = False,
+    def hold(self, front: AwayQueue, view: View, revision: int, *, is_fresh: bool, is_damaged: bool = False,
              saved: Snapshot | None = None, queue: Queue | None = None) -> Holding:
-        """This node is among those that hold the queue. `saved` is the last state that its log was given."""
-        found = lives.lineage(self.store, front.log_id)
+        """This node is among those that hold the queue. `saved` is the last state that its log was given. Who has a damaged log
+        has promised what it cannot show: it is as if it had lost its disk."""
+        found = lives.nothing(front.log_id) if is_damaged else lives.lineage(self.store, front.log_id)
         holding = Holding(self, front, revision)
-        holding.saved = saved
+        holding.is_damaged = is_damaged
+        holding.saved = None if is_damaged else saved
         holding.queue = queue
         lineage = machine_lineage(found)
         if not found.whole:
@@ -270,7 +275,7 @@ class Rings:
         holding.retain(self.host.now())
         for node in self.linked:
             self.give(holding, LinkUp(node))
-        self.give(holding, Started(view, lineage, found.whole, is_fresh, is_amnesiac))
+        self.give(holding, Started(view, lineage, found.whole, is_fresh, is_damaged))
         self.give(holding, Trimmed(found.first_kept))
         for node, request in self._early.pop(front.log_id, {}).items():
             self.give(holding, Received(node, request))

@@ -71,7 +71,7 @@ class Mirroring(RingHost):
 
     # --- starting and stopping --------------------------------------------------------------------------------------
 
-    def start(self, found: dict[int, RecoveredQueue], *, is_new_disk: bool) -> None:
+    def start(self, found: dict[int, RecoveredQueue]) -> None:
         """The log is open: take up every queue that this node holds."""
         self._is_open = True
         self._worker = Worker(self._loop, self._runtime.log.store.lock_fd)
@@ -80,9 +80,21 @@ class Mirroring(RingHost):
             view = view_from(record)
             if view.holds(self.rings.me):
                 recovered = found.get(log_id)
-                is_lost = is_new_disk and revision <= self._cluster.membership.entered_at
-                self.rings.hold(front, view, revision, is_fresh=False, is_amnesiac=is_lost,
+                is_lost = recovered is None and revision <= self._cluster.membership.entered_at and self._runtime.log.is_short
+                if is_lost:
+                    self._runtime.log.condemn(log_id, "nothing was found of it, and files are missing")
+                self.rings.hold(front, view, revision, is_fresh=False, is_damaged=self._is_damaged(front, view),
                                 saved=None if recovered is None else recovered.since)
+
+    def _is_damaged(self, front: AwayQueue, view: View) -> bool:
+        """The log of a mirrored queue was found, or called, damaged."""
+        kept = self._runtime.log.store.queue(front.log_id)
+        if kept is None or not kept.damage:
+            return False
+        others = " and ".join(node for node in view.ring if node != self.rings.me)
+        then = f"it gets everything again from {others}" if others else "no other node was in sync, so nobody leads it"
+        self.report("warning", f"queue '{front.name}' in vhost '{front.vhost}' is not in sync here: {kept.damage}; {then}")
+        return True
 
     def run(self) -> None:
         self._cluster.spawn(self._propose(), "proposing views", is_vital=True)

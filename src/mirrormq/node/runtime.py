@@ -102,7 +102,7 @@ class Runtime:
         self.undo.start()
         for note in notes:
             self.report("warning", note)
-        self.mirroring.start(mirrored, is_new_disk=self.log.is_new)
+        self.mirroring.start(mirrored)
         self.lake_mirrors.expect()
         self.lake_mirrors.hold()
         if self.cluster.membership.is_first:

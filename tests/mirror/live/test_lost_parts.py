@@ -1,0 +1,101 @@
+"""A part of a mirror's files is taken away while its node is down: its copy counts for nothing until it is whole again.
+
+One cluster for all tests. A mirror that was synchronised in full has its messages in segments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cluster.live.nodes import Node, Nodes
+from live.load import drain
+
+from .rings import SETTLED, count, declare, eventually, leader_of, look, mirror, publish, standing, until_in_sync
+
+pytestmark = pytest.mark.timeout(180)
+MANY = 200
+
+
+def log_of(node: Node) -> Path:
+    return node.directory / "data" / "log"
+
+
+def largest_segment(node: Node) -> Path:
+    return max(log_of(node).glob("queues/*/*.seg"), key=lambda path: path.stat().st_size)
+
+
+def lose_segment(node: Node) -> None:
+    largest_segment(node).unlink()
+
+
+def shorten_segment(node: Node) -> None:
+    with largest_segment(node).open("r+b") as file:
+        file.truncate(file.seek(0, 2) // 2)
+
+
+def lose_newest_log_file(node: Node) -> None:
+    max(log_of(node).glob("wal/*.wal")).unlink()
+
+
+def filled(nodes: Nodes, queue: str, home: int = 0) -> None:
+    """Its mirrors were made when the messages were there."""
+    declare(nodes[home], queue)
+    publish(nodes[home], queue, *[b"%019d" % number for number in range(1, MANY + 1)])
+    mirror(nodes[0], queue, ha_sync_mode="automatic")
+    until_in_sync(nodes, queue)
+
+
+def numbers_of(node: Node, queue: str) -> list[int]:
+    return [number for number, _ in drain(node.port, queue, idle=0.5)]
+
+
+@pytest.mark.parametrize("lose", [lose_segment, shorten_segment, lose_newest_log_file])
+def test_a_copy_that_lacks_a_part_is_not_in_sync_and_is_taken_anew(nodes: Nodes, lose: Callable[[Node], None]) -> None:
+    queue = f"part.{lose.__name__}"
+    one, _, three = (node.name for node in nodes)
+    filled(nodes, queue)
+    nodes[2].stop()
+    lose(nodes[2])
+    publish(nodes[1], queue, b"%019d" % (MANY + 1))
+    nodes[2].start()
+    assert f"queue '{queue}' in vhost '/' is not in sync here" in nodes[2].log()
+    until_in_sync(nodes, queue)
+    mirror(nodes[0], queue, ha_sync_mode="automatic", ha_mode="nodes", ha_params=[three])
+    eventually(lambda: standing(nodes[0], queue) == (three, [], []), within=SETTLED)
+    assert numbers_of(nodes[1], queue) == list(range(1, MANY + 2))
+
+
+@pytest.mark.parametrize("lose", [lose_segment, pytest.param(lose_newest_log_file, marks=pytest.mark.chaos)])
+def test_who_lacks_a_part_and_starts_first_does_not_lead(nodes: Nodes, lose: Callable[[Node], None]) -> None:
+    """It would be asked first: the ring of all three was its own before they went down."""
+    queue = f"first.{lose.__name__}"
+    filled(nodes, queue)
+    for node in nodes:
+        node.kill()
+    lose(nodes[2])
+    for number in (2, 0, 1):
+        nodes[number].start()
+    eventually(lambda: leader_of(nodes[0], queue) in (nodes[0].name, nodes[1].name), within=SETTLED)
+    until_in_sync(nodes, queue)
+    assert numbers_of(nodes[2], queue) == list(range(1, MANY + 1))
+
+
+def test_a_damaged_copy_that_was_the_only_one_in_sync_is_named_and_leads_nothing(nodes: Nodes) -> None:
+    filled(nodes, "only")
+    mirror(nodes[0], "only", ha_mode="nodes", ha_params=[nodes[2].name])
+    eventually(lambda: standing(nodes[0], "only") == (nodes[2].name, [], []), within=SETTLED)
+    nodes[2].stop()
+    segment = largest_segment(nodes[2])
+    held = segment.read_bytes()
+    segment.unlink()
+    nodes[2].start()
+    assert "no other node was in sync, so nobody leads it" in nodes[2].log()
+    eventually(lambda: look(nodes[0], "only").get("state") == "down")
+    nodes[2].stop()
+    segment.write_bytes(held)
+    nodes[2].start()
+    eventually(lambda: look(nodes[0], "only").get("state") == "running", within=SETTLED)
+    assert count(nodes[0], "only") == MANY
