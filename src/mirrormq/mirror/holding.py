@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from mirrormq.broker.arguments import milliseconds
@@ -292,7 +293,8 @@ class Holding(RingPort):
         trail = self.trail
         if trail is not None and self.state.whole:
             if self.is_behind and trail.next_index <= self.state.stable:
-                self.catch_up(self.state.stable)
+                with suppress(QueueDamaged):        # found out again by who folds on; as far as it came, it is a state
+                    self.catch_up(self.state.stable)
             if trail.next_index - 1 <= self.state.stable:
                 self.saved = trail.snapshot()
         saved = self.saved

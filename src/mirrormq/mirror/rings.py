@@ -153,15 +153,23 @@ class Rings:
 
     def _failed(self, holding: Holding, fault: Exception) -> None:
         front = holding.front
+        self.by_id.pop(holding.log_id, None)
+        if isinstance(fault, QueueDamaged) and holding.queue is None:
+            self._take_anew(holding, fault)
+            return
         self.broker.report_fault(fault)
         self.host.report("error", f"queue '{front.name}' in vhost '{front.vhost}' is not mirrored on this node any more "
                                   f"after a fault ({fault}); restart the node")
-        self.by_id.pop(holding.log_id, None)
         queue = holding.queue
         if queue is not None:
             self.broker.stop_queue(queue, fault)
-        elif isinstance(fault, QueueDamaged):
-            holding.found_damage(str(fault))
+
+    def _take_anew(self, holding: Holding, fault: QueueDamaged) -> None:
+        """A mirror whose log cannot be read begins as after a restart, with nothing."""
+        front = holding.front
+        self.host.report("error", f"queue '{front.name}' in vhost '{front.vhost}' is not in sync here any more: {fault}")
+        holding.found_damage(str(fault))
+        self.hold(front, holding.state.view, holding.revision, is_fresh=False, is_damaged=True)
 
     def _set_timer(self, holding: Holding, when: float) -> None:
         holding.woken_at = when
@@ -236,13 +244,17 @@ class Rings:
             write = written.popleft()
             latest[write.holding] = write
         for holding, write in latest.items():
-            self.give(holding, Durable(write.last, write.generation))
+            if self.by_id.get(holding.log_id) is holding:
+                self.give(holding, Durable(write.last, write.generation))
 
     def tidy(self) -> None:
         """Now and then: fold what was left to the log, a piece at a time, and tell mirrors what is consumed that they lack."""
         for holding in list(self.by_id.values()):
-            if holding.is_behind:
-                holding.fold_on()
+            try:
+                if holding.is_behind:
+                    holding.fold_on()
+            except QueueDamaged as fault:
+                self._failed(holding, fault)
             if holding.state.wants_head and holding.queue is not None:
                 self.give(holding, Head(oldest_live(holding.queue)))
 

@@ -106,16 +106,43 @@ def test_a_damaged_copy_that_was_the_only_one_in_sync_is_named_and_leads_nothing
     assert count(nodes[0], "only") == MANY
 
 
+def restart_with_a_flipped_bit(node: Node) -> None:
+    node.stop()
+    segment = newest_segment(node)
+    data = bytearray(segment.read_bytes())
+    data[len(data) // 2] ^= 1
+    segment.write_bytes(data)
+    node.start()
+
+
+@pytest.mark.chaos
+def test_a_mirror_that_finds_its_copy_damaged_takes_it_anew_at_once(nodes: Nodes) -> None:
+    """It is the first that a new mirror asks for what it lacks."""
+    one, _, three = (node.name for node in nodes)
+    declare(nodes[0], "source")
+    publish(nodes[0], "source", *[b"%019d" % number for number in range(1, MANY + 1)])
+    mirror(nodes[0], "source", ha_sync_mode="automatic", ha_mode="nodes", ha_params=[one, three])
+    until_in_sync(nodes, "source", copies=2)
+    restart_with_a_flipped_bit(nodes[2])
+    until_in_sync(nodes, "source", copies=2)
+    mirror(nodes[0], "source", ha_sync_mode="automatic")
+    until_in_sync(nodes, "source")
+    assert "queue 'source' in vhost '/' is not in sync here any more" in nodes[2].log()
+    assert lead_by(nodes, "source", three) == list(range(1, MANY + 1))
+
+
+def lead_by(nodes: Nodes, queue: str, name: str) -> list[int]:
+    """What is in the queue when that node leads."""
+    nodes[0].api("POST", f"/api/queues/%2F/{queue}/actions", {"action": "move", "node": name})
+    eventually(lambda: leader_of(nodes[0], queue) == name)
+    return numbers_of(nodes[0], queue)
+
+
 @pytest.mark.chaos
 def test_a_leader_that_finds_its_copy_damaged_gives_it_up_at_its_next_start(nodes: Nodes) -> None:
     """What is in a segment is looked at when it is read, and not before."""
     filled(nodes, "flipped")
-    nodes[2].stop()
-    segment = newest_segment(nodes[2])
-    data = bytearray(segment.read_bytes())
-    data[len(data) // 2] ^= 1
-    segment.write_bytes(data)
-    nodes[2].start()
+    restart_with_a_flipped_bit(nodes[2])
     until_in_sync(nodes, "flipped")
     nodes[0].api("POST", "/api/queues/%2F/flipped/actions", {"action": "move", "node": nodes[2].name})
     with channel_at(nodes[0]) as channel, pytest.raises(AMQPError):
