@@ -32,7 +32,7 @@ class Roster:
         except FileNotFoundError:
             return range(0)
         words = self._noted.split()
-        if len(words) != 2 or not all([word.isdigit() for word in words]):
+        if len(words) != 2 or not words[0].isdigit() or not words[1].isdigit():
             return range(0)
         return range(int(words[0]), int(words[1]) + 1)
 

@@ -146,8 +146,7 @@ def test_a_leader_that_finds_its_copy_damaged_gives_it_up_at_its_next_start(node
     until_in_sync(nodes, "flipped")
     nodes[0].api("POST", "/api/queues/%2F/flipped/actions", {"action": "move", "node": nodes[2].name})
     with channel_at(nodes[0]) as channel, pytest.raises(AMQPError):
-        while channel.basic_get("flipped")[0] is not None:
-            pass
+        list(iter(lambda: channel.basic_get("flipped")[0], None))
     eventually(lambda: look(nodes[2], "flipped").get("state") == "crashed")
     nodes[2].restart()
     assert "queue 'flipped' in vhost '/' is not in sync here" in nodes[2].log()

@@ -1,7 +1,7 @@
-"""What the rules of rings and policies come to on three nodes, seen through clients and the API. Numbers are those of the scenarios.
+"""What the rules of rings and policies come to on three nodes, seen through clients and the API.
 
-One cluster for all tests. The nodes list the third one as the node that decides who pauses, are told not to permit mirroring, which
-means nothing here, and look for overdue deliveries several times a second.
+Numbers are those of the scenarios. One cluster for all tests. The nodes list the third one as the node that decides who pauses,
+are told not to permit mirroring, which means nothing here, and look for overdue deliveries several times a second.
 """
 
 from __future__ import annotations
@@ -19,7 +19,20 @@ from live.load import drain
 from .inbox import Inbox
 from .probe import Report, Witness
 from .probe import count as account
-from .rings import SETTLED, channel_at, count, declare, eventually, leader_of, look, mirror, named, publish, standing, until_in_sync
+from .rings import (
+    SETTLED,
+    channel_at,
+    count,
+    declare,
+    eventually,
+    leader_of,
+    look,
+    mirror,
+    named,
+    publish,
+    standing,
+    until_in_sync,
+)
 
 pytestmark = pytest.mark.timeout(120)
 CONFIGURATION = """
@@ -240,7 +253,7 @@ def unacked(nodes: Nodes, queue: str, by: str) -> None:
 
 
 def until_overdue(channel: BlockingChannel) -> None:
-    with pytest.raises(ChannelClosedByBroker, match="timed out. Timeout value used: 500 ms"):
+    with pytest.raises(ChannelClosedByBroker, match="Timeout value used: 500 ms"):
         eventually(lambda: channel.basic_qos() and False, within=10)
 
 

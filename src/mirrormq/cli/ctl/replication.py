@@ -57,7 +57,7 @@ def move_leader(context: Context) -> None:
     if answer.status == 404:
         raise Failure(UNAVAILABLE, f"there is no queue '{name}' in vhost '{context.vhost}'")
     if not answer.is_good:
-        raise Failure(UNAVAILABLE, answer.reason)
+        raise Failure(UNAVAILABLE, str(answer.reason))
     context.done(leader=to)
 
 
