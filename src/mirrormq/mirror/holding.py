@@ -43,7 +43,7 @@ from mirrormq.mirror.machine.effects import (
     Standing,
     SteppedDown,
 )
-from mirrormq.mirror.machine.inputs import Appended, BackfillRead, Input, LogRead, PieceInstalled, Trimmed
+from mirrormq.mirror.machine.inputs import Appended, BackfillRead, HandOver, Input, LogRead, PieceInstalled, Trimmed
 from mirrormq.mirror.machine.records import Batch
 from mirrormq.mirror.machine.state import LEADER, OUTSIDE, State
 from mirrormq.mirror.machine.step import step
@@ -121,8 +121,11 @@ class Holding(RingPort):
             self._leave_to_log()
 
     def found_damage(self, why: str) -> None:
+        """Who leads hands over, if there is somebody; the log is taken anew then (see Rings.step_down)."""
         lives.condemn(self.rings.store, self.log_id, why)
         self.rings.log.has_written()
+        if self.state.role == LEADER and len(self.state.view.ring) > 1:
+            self.rings.give(self, HandOver("", leave=False))
 
     # --- the machine ------------------------------------------------------------------------------------------------
 

@@ -378,6 +378,9 @@ class Rings:
             front = self.broker.forwarding.mirrored.get(holding.log_id)
             stop_serving(self.broker, queue, front)
             self.host.report("info", f"queue '{holding.front.name}' in vhost '{holding.front.vhost}': {effect.why}")
+        kept = self.store.queue(holding.log_id)
+        if kept is not None and kept.damage and not holding.is_damaged:
+            raise QueueDamaged(kept.damage)
 
 
 def oldest_live(queue: Queue) -> int:
