@@ -25,20 +25,21 @@ def log_of(node: Node) -> Path:
     return node.directory / "data" / "log"
 
 
-def newest_segment(node: Node) -> Path:
-    return max(log_of(node).glob("queues/*/*.seg"), key=lambda path: path.stat().st_mtime_ns)
+def segment_of(node: Node, queue: str) -> Path:
+    """Each message says to which queue it was published."""
+    return next(path for path in log_of(node).glob("queues/*/*.seg") if queue.encode() in path.read_bytes())
 
 
-def lose_segment(node: Node) -> None:
-    newest_segment(node).unlink()
+def lose_segment(node: Node, queue: str) -> None:
+    segment_of(node, queue).unlink()
 
 
-def shorten_segment(node: Node) -> None:
-    with newest_segment(node).open("r+b") as file:
+def shorten_segment(node: Node, queue: str) -> None:
+    with segment_of(node, queue).open("r+b") as file:
         file.truncate(file.seek(0, 2) // 2)
 
 
-def lose_newest_log_file(node: Node) -> None:
+def lose_newest_log_file(node: Node, _queue: str) -> None:
     max(log_of(node).glob("wal/*.wal")).unlink()
 
 
@@ -55,12 +56,12 @@ def numbers_of(node: Node, queue: str) -> list[int]:
 
 
 @pytest.mark.parametrize("lose", [lose_segment, lose_newest_log_file, pytest.param(shorten_segment, marks=pytest.mark.chaos)])
-def test_a_copy_that_lacks_a_part_is_not_in_sync_and_is_taken_anew(nodes: Nodes, lose: Callable[[Node], None]) -> None:
+def test_a_copy_that_lacks_a_part_is_not_in_sync_and_is_taken_anew(nodes: Nodes, lose: Callable[[Node, str], None]) -> None:
     queue = f"part.{lose.__name__}"
     three = nodes[2].name
     filled(nodes, queue)
     nodes[2].stop()
-    lose(nodes[2])
+    lose(nodes[2], queue)
     publish(nodes[1], queue, b"%019d" % (MANY + 1))
     nodes[2].start()
     assert f"queue '{queue}' in vhost '/' is not in sync here" in nodes[2].log()
@@ -72,7 +73,7 @@ def test_a_copy_that_lacks_a_part_is_not_in_sync_and_is_taken_anew(nodes: Nodes,
 
 @pytest.mark.chaos
 @pytest.mark.parametrize("lose", [lose_segment, lose_newest_log_file])
-def test_who_lacks_a_part_and_starts_first_does_not_lead(nodes: Nodes, lose: Callable[[Node], None]) -> None:
+def test_who_lacks_a_part_and_starts_first_does_not_lead(nodes: Nodes, lose: Callable[[Node, str], None]) -> None:
     """All go down at once, so that it is in the ring by what the others know."""
     queue = f"first.{lose.__name__}"
     filled(nodes, queue)
@@ -80,7 +81,7 @@ def test_who_lacks_a_part_and_starts_first_does_not_lead(nodes: Nodes, lose: Cal
         node.freeze()
     for node in nodes:
         node.kill()
-    lose(nodes[2])
+    lose(nodes[2], queue)
     for number in (2, 0, 1):
         nodes[number].start()
     eventually(lambda: leader_of(nodes[0], queue) in (nodes[0].name, nodes[1].name), within=SETTLED)
@@ -94,7 +95,7 @@ def test_a_damaged_copy_that_was_the_only_one_in_sync_is_named_and_leads_nothing
     mirror(nodes[0], "only", ha_mode="nodes", ha_params=[nodes[2].name])
     eventually(lambda: standing(nodes[0], "only") == (nodes[2].name, [], []), within=SETTLED)
     nodes[2].stop()
-    segment = newest_segment(nodes[2])
+    segment = segment_of(nodes[2], "only")
     held = segment.read_bytes()
     segment.unlink()
     nodes[2].start()
@@ -107,9 +108,9 @@ def test_a_damaged_copy_that_was_the_only_one_in_sync_is_named_and_leads_nothing
     assert count(nodes[0], "only") == MANY
 
 
-def restart_with_a_flipped_bit(node: Node) -> None:
+def restart_with_a_flipped_bit(node: Node, queue: str) -> None:
     node.stop()
-    segment = newest_segment(node)
+    segment = segment_of(node, queue)
     data = bytearray(segment.read_bytes())
     data[len(data) // 2] ^= 1
     segment.write_bytes(data)
@@ -124,7 +125,7 @@ def test_a_mirror_that_finds_its_copy_damaged_takes_it_anew_at_once(nodes: Nodes
     publish(nodes[0], "source", *[b"%019d" % number for number in range(1, MANY + 1)])
     mirror(nodes[0], "source", ha_sync_mode="automatic", ha_mode="nodes", ha_params=[one, three])
     until_in_sync(nodes, "source", copies=2)
-    restart_with_a_flipped_bit(nodes[2])
+    restart_with_a_flipped_bit(nodes[2], "source")
     until_in_sync(nodes, "source", copies=2)
     mirror(nodes[0], "source", ha_sync_mode="automatic")
     until_in_sync(nodes, "source")
@@ -144,7 +145,7 @@ def test_a_leader_that_finds_its_copy_damaged_hands_over_and_takes_it_anew(nodes
     """What is in a segment is looked at when it is read, and not before. A client that meets it may be refused, and can go on."""
     three = nodes[2].name
     filled(nodes, "flipped")
-    restart_with_a_flipped_bit(nodes[2])
+    restart_with_a_flipped_bit(nodes[2], "flipped")
     until_in_sync(nodes, "flipped")
     nodes[0].api("POST", "/api/queues/%2F/flipped/actions", {"action": "move", "node": three})
     with channel_at(nodes[0]) as channel, suppress(AMQPError):
