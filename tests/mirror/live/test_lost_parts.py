@@ -100,7 +100,7 @@ def test_a_damaged_copy_that_was_the_only_one_in_sync_is_named_and_leads_nothing
     segment.unlink()
     nodes[2].start()
     assert "no other node was in sync, so nobody leads it" in nodes[2].log()
-    eventually(lambda: look(nodes[0], "only").get("state") == "down")
+    eventually(lambda: [look(node, "only").get("state") for node in nodes] == ["down"] * 3)
     nodes[2].stop()
     segment.write_bytes(held)
     nodes[2].start()
