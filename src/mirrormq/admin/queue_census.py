@@ -114,7 +114,7 @@ class QueueCensus(Census[Queue]):
 
 
 async def show_alone(state: State, queue: Queue, query: Query) -> Json | None:
-    """A queue with its consumers, as its home tells; None if it has gone meanwhile. A mirrored one may be there, led by nobody."""
+    """A queue with its consumers, as its home tells; None if it has gone. A mirrored one may be there, and led by nobody."""
     here = state.broker.serving(queue)
     if here is not None:
         return QueueView(state, query).show_whole(here)
