@@ -79,6 +79,7 @@ class Mirror:
         self.disk = disk or PowerDisk()
         self.store = Store(self.folder / "mirror", wal_bytes=self.sizes[0], segment_bytes=self.sizes[1], disk=self.disk)
         self.recovery = self.store.open()
+        assert self.recovery.missing == []
         self.keeper = None
         lives.retain(self.store, QUEUE, self.retained)
 

@@ -43,6 +43,7 @@ def check(folder: Path, durable: dict[int, tuple[int, int]]) -> int:
     """Open what the killed process left; returns how many messages are live."""
     store = Store(folder)
     recovery = store.open()
+    assert recovery.missing == []
     total = 0
     for queue_id, (last, acked) in durable.items():
         found = recovery.queues[queue_id]

@@ -51,6 +51,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.disk = disk or PowerDisk()
         self.store = Store(self.folder, wal_bytes=self.sizes[0], segment_bytes=self.sizes[1], disk=self.disk)
         self.recovery = self.store.open()
+        assert self.recovery.missing == []
         self.keeper = None
 
     def queue(self, slot: int) -> ModelQueue:

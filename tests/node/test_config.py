@@ -69,6 +69,7 @@ def test_a_file_of_rabbitmq_is_read(write: Write) -> None:
             log.connection.level = error
             management.tcp.port = 15673
             consumer_timeout = 3600000
+            channel_tick_interval = 60000
             """
         ),
         {},
@@ -84,7 +85,7 @@ def test_a_file_of_rabbitmq_is_read(write: Write) -> None:
     assert (config.handshake_timeout_ms, config.connection_max) == (None, None)
     assert config.tcp.backlog == 4096
     assert (config.log_file, config.log_levels) == ("broker.log", {"connection": "error"})
-    assert (config.management_port, config.consumer_timeout_ms) == (15673, 3_600_000)
+    assert (config.management_port, config.consumer_timeout_ms, config.channel_tick_interval_ms) == (15673, 3_600_000, 60_000)
 
 
 def test_none_turns_a_list_off_wherever_it_stands(write: Write) -> None:

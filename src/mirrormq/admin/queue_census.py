@@ -114,12 +114,13 @@ class QueueCensus(Census[Queue]):
 
 
 async def show_alone(state: State, queue: Queue, query: Query) -> Json | None:
-    """A queue with its consumers, as its home tells; None if it has gone meanwhile."""
+    """A queue with its consumers, as its home tells; None if it has gone. A mirrored one may be there, and led by nobody."""
     here = state.broker.serving(queue)
     if here is not None:
         return QueueView(state, query).show_whole(here)
     query = {name: value for name, value in query.items() if name != "columns"}
     rows = await ask_rows(state, queue.home, QUEUES, [QUEUES.place(queue)], query, is_whole=True)
-    if rows is None:
+    is_led = rows is None or rows[0] is not None or queue.log_id not in state.broker.forwarding.mirrored
+    if rows is None or not is_led:
         return {"consumer_details": [], "deliveries": [], "incoming": [], **show_down(queue)}
     return None if rows[0] is None else json.loads(rows[0])

@@ -61,10 +61,21 @@ class RingOffice:
 
     async def move(self, queue: Queue, to: str) -> None:
         front = self._front(queue)
-        if front is None or to not in front.holders:
-            raise ApiError(400, "bad_request", f"{to} has no copy of queue '{queue.name}' that is in sync")
+        refusal = f"queue '{queue.name}' is not mirrored" if front is None else self._why_not(front, to)
+        if front is None or refusal:
+            raise ApiError(400, "bad_request", refusal)
         if not await self._runtime.orders.move(front, to):
             raise ApiError(503, "not_moved", f"{to} does not lead queue '{queue.name}': {front.home} could not hand over")
+
+    def _why_not(self, front: AwayQueue, to: str) -> str:
+        """Why that node cannot lead; nothing where it can."""
+        if to not in self._runtime.cluster.membership.members:
+            return f"{to} is not a node of this cluster"
+        if not self._is_up(to):
+            return f"{to} is down"
+        if to in front.learners:
+            return f"the copy of queue '{front.name}' on {to} is not in sync"
+        return "" if to in front.holders else f"{to} has no copy of queue '{front.name}'"
 
     async def rebalance(self, vhost_pattern: str, queue_pattern: str, strategy: str) -> Sequence[Share]:
         told = await self._runtime.orders.rebalance(vhost_pattern, queue_pattern, strategy)

@@ -242,12 +242,16 @@ class Broker:
         return sum(1 for connection in self.connections if connection.user is not None and connection.user.name == user)
 
     def check_overdue(self, timeout: i64) -> None:
-        """Close channels that hold a delivery for longer than `timeout` milliseconds."""
+        """Close channels that hold their oldest delivery for longer than its queue allows, or `timeout` milliseconds where the
+        queue says nothing; -1 for no limit."""
         for connection in list(self.connections):
             for channel in list(connection.channels.values()):
                 for delivery in channel.unacked.values():
-                    if delivery.consumer is not None and self.now - delivery.at > timeout:
-                        connection.time_out(channel, timeout)
+                    allowed = delivery.queue.settings.consumer_timeout
+                    if allowed < 0:
+                        allowed = timeout
+                    if delivery.consumer is not None and 0 <= allowed < self.now - delivery.at:
+                        connection.time_out(channel, allowed)
                     break
 
     def open_channel(self, connection: Connection, number: int) -> None:

@@ -32,3 +32,7 @@ class RingPort:
     def append(self, first_index: int, count: int, chunk: bytes, *, waits: bool) -> None:
         """Into the log, and round the ring. waits: somebody waits only until it is received everywhere."""
         raise NotImplementedError
+
+    def found_damage(self, why: str) -> None:
+        """The log cannot be read: it is not to be relied on after a restart."""
+        raise NotImplementedError

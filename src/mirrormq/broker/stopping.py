@@ -22,6 +22,8 @@ def stop_queue(broker: Broker, queue: Queue, fault: Exception) -> None:
         return
     if isinstance(fault, QueueDamaged):
         queue.damage = str(fault)
+        if queue.ring is not None:
+            queue.ring.found_damage(queue.damage)
         broker.host.report("error", f"queue '{queue.name}' in vhost '{queue.vhost}' is not served: {fault}")
     else:
         queue.damage = f"a fault stopped it ({fault}); restart the node"

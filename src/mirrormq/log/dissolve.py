@@ -65,6 +65,7 @@ class Dissolver:
         for queue_id in file.queues:
             yield from self._forget(file, queue_id)
         yield from collect_garbage(store)
+        yield from note_files(store, leaving=file)
         store.give_up(file)
         yield from collect_garbage(store)
 
@@ -210,6 +211,13 @@ class Dissolver:
 def unfilled(queue: QueueLog) -> Snapshot:
     """The state of a log that is not whole: all that is there may be live."""
     return Snapshot(queue.queue_id, queue.epoch, queue.base + 1, 1, array("Q"))
+
+
+def note_files(store: Store, leaving: WalFile | None = None) -> Generator[Step, None, None]:
+    """Before a file goes, and when one has come."""
+    job = store.roster.due(store.wal, leaving)
+    if job is not None:
+        yield Step(job, 0)
 
 
 def collect_garbage(store: Store) -> Generator[Step, None, None]:

@@ -44,12 +44,13 @@ class RecoveredQueue:
     Readers skip transient messages with an index below next_index as it is here: they did not survive.
     `transients` has the size of each transient message that is live, where they are kept, since the folding began.
     `since` is the newest snapshot, from which the rest was folded; None where there is none, and all was.
+    `doubt` says why something may be missing that nothing shows: who can have the queue from elsewhere does not rely on this.
     `publishers` has for each publisher its newest message, (sequence, index); who published last is last.
     `taken` has which of its sequences are here, of those above what `unsure` says: what is missing between was refused.
     """
 
     __slots__ = (
-        "_ended", "_full", "bytes", "configs", "count", "cursor", "damage", "ended", "epoch", "extra", "gone",
+        "_ended", "_full", "bytes", "configs", "count", "cursor", "damage", "doubt", "ended", "epoch", "extra", "gone",
         "keeps_transient", "live", "next_index", "publishers", "queue_id", "reserved", "since", "taken", "transients", "unsure",
     )
 
@@ -72,6 +73,7 @@ class RecoveredQueue:
         self.taken: dict[int, RangeSet] = {}
         self.unsure: dict[int, int] = {}
         self.damage: str | None = None
+        self.doubt: str = ""
         self.since: Snapshot | None = None
         self.keeps_transient: bool = False
         self.transients: dict[int, int] = {}

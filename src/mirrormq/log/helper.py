@@ -59,6 +59,7 @@ def perform(job: Job) -> None:
     it is not empty, then the pieces one behind another from offset on, and cut what lies behind; then sync all of them and
     the directories above; a source is the path of a file, or bytes, which are written as they are
     ("fill", path, size): a file of zeros, under another name until it is complete
+    ("note", path, bytes): a small file with that content, whole or not at all
     ("remove", [path, …]): files
     ("remove_tree", path): a directory and the files in it
     ("remove_tree", path, [name, …]): these files of it, and the directory unless there are others
@@ -68,6 +69,8 @@ def perform(job: Job) -> None:
         _copy_all(job[1])
     elif name == "fill":
         _fill(job[1], job[2])
+    elif name == "note":
+        _note(job[1], job[2])
     elif name == "remove":
         _remove(job[1])
     elif name == "remove_tree":
@@ -174,6 +177,18 @@ def _fill(path: str, size: int) -> None:
     except OSError:
         unfinished.unlink()
         raise
+    finally:
+        os.close(fd)
+    unfinished.rename(path)
+    sync_directory(str(unfinished.parent))
+
+
+def _note(path: str, data: bytes) -> None:
+    unfinished = Path(f"{path}-{os.getpid()}.new")      # the node may note something while its helper is still at it
+    fd = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
+    try:
+        _write(fd, data, 0)
+        os.fsync(fd)
     finally:
         os.close(fd)
     unfinished.rename(path)

@@ -13,7 +13,7 @@ from typing import Final
 
 from mirrormq.log.committer import Committer
 from mirrormq.log.compact import Compactor
-from mirrormq.log.dissolve import Dissolver, Snapshotter, collect_garbage
+from mirrormq.log.dissolve import Dissolver, Snapshotter, collect_garbage, note_files
 from mirrormq.log.helper import perform
 from mirrormq.log.steps import Step
 from mirrormq.log.store import Store
@@ -79,6 +79,9 @@ class Keeper:
 def due_work(store: Store, snapshotter: Snapshotter) -> Generator[Step, None, None]:
     """Everything that is to be done now, one thing after another."""
     while True:
+        # What was concluded from a file that is missing is durable before it is missed no more.
+        yield Step(None, store.position)
+        yield from note_files(store)
         yield from collect_garbage(store)
         if store.wal.retired:
             file = store.wal.retired[0]

@@ -22,7 +22,7 @@ class Leftovers:
         self._recoverer: Recoverer = recoverer
 
     def clear(self) -> None:
-        for folder in (self._wal.directory, self._directory.parent / "quarantine"):
+        for folder in (self._wal.directory, self._directory.parent, self._directory.parent / "quarantine"):
             for path in folder.glob("*.new"):
                 path.unlink()
         for path in sorted(self._wal.directory.glob("*" + SPARE_SUFFIX)):

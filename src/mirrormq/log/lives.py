@@ -52,7 +52,12 @@ class Lineage:
 def lineage(store: Store, queue_id: int) -> Lineage:
     """Of an unknown queue, that of an empty log."""
     queue = store.queue(queue_id)
-    return Lineage(queue, first_kept(store.reader, queue)) if queue is not None else Lineage(QueueLog(queue_id), 1)
+    return Lineage(queue, first_kept(store.reader, queue)) if queue is not None else nothing(queue_id)
+
+
+def nothing(queue_id: int) -> Lineage:
+    """Of an empty log."""
+    return Lineage(QueueLog(queue_id), 1)
 
 
 def read_chunks(store: Store, queue_id: int, first: int, max_bytes: int) -> list[bytes]:
@@ -82,6 +87,16 @@ def entry_at(store: Store, queue_id: int, index: int) -> Entry | None:
     data = b"" if queue is None else chunk_at(store.reader, queue, index)
     found = [entry for entry in entries_in(data, 0) if entry.index == index] if data else []
     return found[0] if found else None
+
+
+def condemn(store: Store, queue_id: int, why: str) -> None:
+    """What the log holds is not to be relied on, nor served, after a restart either; begin_at() lets another take its place."""
+    queue = store.queue(queue_id)
+    if queue is None:
+        queue = QueueLog(queue_id, store.retain_new)
+        store.adopt(queue)
+    queue.damage = queue.damage or why
+    store.put_damage(queue)
 
 
 def cut(store: Store, queue_id: int, keep: int, reason: str, time_ms: int) -> Path | None:

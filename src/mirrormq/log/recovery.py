@@ -9,6 +9,8 @@ Rules:
 - Only the end of the newest file may be unfinished: what lies at or behind its last sync mark and is not sound is cut, with
   everything of the same queues behind it. It was never reported durable.
 - Anything else that is not sound is damage. Its queue is named and not served; its files are kept.
+- A whole file that is missing (see roster.py) may have held anything. A queue is in doubt unless a later file has its state and
+  what is left holds all that it needs by that state.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from mirrormq.log.fold import RecoveredQueue
 from mirrormq.log.found import Found
 from mirrormq.log.queue import QueueLog
 from mirrormq.log.reader import Reader
+from mirrormq.log.roster import missing
 from mirrormq.log.scan import NOTHING, UNKNOWN, BadPlace, Scan
 from mirrormq.log.segment import decode_manifest
 from mirrormq.log.snapshot import Snapshot, decode_snapshot, is_live
@@ -36,16 +39,20 @@ ADVICE: Final = "restore the file from a backup or a mirror, or delete the queue
 
 
 class Recovery:
-    """`queues` by id, damaged ones among them; `notes` are sentences for the operator."""
+    """`queues` by id, damaged ones among them; `missing` are files whose queues may be unknown; `notes` are sentences for the
+    operator."""
 
     def __init__(self) -> None:
         self.queues: dict[int, RecoveredQueue] = {}
+        self.missing: list[Path] = []
         self.notes: list[str] = []
 
 
 class Recoverer:
-    def __init__(self, wal: Wal, queues_directory: Path, disk: Disk) -> None:
+    def __init__(self, wal: Wal, queues_directory: Path, disk: Disk, wanted: range) -> None:
         self._wal: Wal = wal
+        self._wanted: range = wanted
+        self._last_missing: int = 0
         self._directory: Path = queues_directory
         self._disk: Disk = disk
         self._found: dict[int, Found] = {}
@@ -57,16 +64,21 @@ class Recoverer:
         """Read every file, fold every queue, and leave the write-ahead log ready to be appended to."""
         paths = self._begun(sorted(self._wal.directory.glob("*" + SUFFIX)))
         ends = self._ends_of(paths)
+        self._miss(missing(self._wanted, [int(path.stem) for path in paths]))
         for number, path in enumerate(paths):
-            if number and int(path.stem) != int(paths[number - 1].stem) + 1:
-                missing = self._wal.path(int(path.stem) - 1)
-                self.recovery.notes.append(f"{missing} is missing; a queue that lacks a middle part is named by itself")
             self._read_file(path, ends[number], newest=number == len(paths) - 1)
         reader = Reader(self._wal)
         for found in self._found.values():
             self._settle(found, reader)
         reader.close()
         return {queue_id: found.log for queue_id, found in self._found.items()}
+
+    def _miss(self, numbers: list[int]) -> None:
+        for number in numbers:
+            self._last_missing = number
+            path = self._wal.path(number)
+            self.recovery.missing.append(path)
+            self.recovery.notes.append(f"{path} is missing; a queue that lacks a middle part is named by itself")
 
     def _begun(self, paths: list[Path]) -> list[Path]:
         """Without what a crash left of beginning a file.
@@ -122,11 +134,15 @@ class Recoverer:
     def _take_in(self, scan: Scan, file: WalFile) -> None:
         if not scan.has_header:
             self.recovery.notes.append(f"{file.path}: the header of the file is damaged; nothing is lost")
-        for place in scan.bad:
-            self._note_damage(place, file)
+        done = 0
         for chunk in scan.chunks:
+            while done < len(scan.bad) and scan.bad[done].offset < chunk.offset:
+                self._note_damage(scan.bad[done], file)
+                done += 1
             file.queues.add(chunk.queue_id)
             self._take_chunk(chunk, scan.data, file)
+        for place in scan.bad[done:]:
+            self._note_damage(place, file)
 
     def _find(self, queue_id: int) -> Found:
         found = self._found.get(queue_id)
@@ -259,11 +275,27 @@ class Recoverer:
         queue.settle()
         queue.damage = found.damage or None
         queue.since = found.snapshot
+        if self.recovery.missing and not self._is_beyond_doubt(found):
+            queue.doubt = f"{self.recovery.missing[-1]} is missing, and may have held a part of it"
         log.damage = found.damage
         log.epoch = queue.epoch
         log.next_index = queue.next_index
         if found.aside is not None:
             self._settle_aside(found.aside)
+
+    def _is_beyond_doubt(self, found: Found) -> bool:
+        """Its state is from after what is missing, and the chunks with everything that is live by it follow on one another."""
+        snapshot = found.snapshot
+        log = found.log
+        if snapshot is None or log.snapshot_sequence < self._last_missing:
+            return False
+        first = min(snapshot.live[0], snapshot.cursor) if snapshot.live else snapshot.cursor
+        want = max(first, log.moved_upto)
+        for at in range(log.index.find(want), len(log.index)):
+            if log.index.firsts[at] > want:
+                return False
+            want = log.index.next_index(at)
+        return want >= log.next_index
 
     def _settle_aside(self, aside: Found) -> None:
         """It is folded only if it is wanted again."""

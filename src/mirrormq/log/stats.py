@@ -7,16 +7,16 @@ from mirrormq.log.wal import Wal
 
 
 class Stats:
-    def __init__(self) -> None:
-        self.commits: int = 0
-        self.committed_bytes: int = 0
-        self.pending_bytes: int = 0
+    def __init__(self, commits: int, committed_bytes: int, pending_bytes: int, last_commit_seconds: float) -> None:
+        self.commits: int = commits
+        self.committed_bytes: int = committed_bytes
+        self.pending_bytes: int = pending_bytes
         self.wal_files: int = 0
         self.wal_bytes: int = 0
         self.segment_files: int = 0
         self.segment_bytes: int = 0
         self.queues: int = 0
-        self.last_commit_seconds: float = 0.0
+        self.last_commit_seconds: float = last_commit_seconds
 
     def count(self, wal: Wal, queues: list[QueueLog]) -> None:
         """The files of the write-ahead log, and the segments of those queues."""

@@ -1,6 +1,7 @@
 """The store: all queues' logs of one node in one directory. Compiled.
 
     DIR/FORMAT                               the format version, a number
+    DIR/FILES                                which files of the write-ahead log there are
     DIR/LOCK                                 held while a process has the store open
     DIR/wal/000000001.wal                    the write-ahead log, all queues
     DIR/queues/<queue_id hex>/<first_index>-<generation>.seg
@@ -30,6 +31,7 @@ from mirrormq.log.leftovers import Leftovers
 from mirrormq.log.queue import CARRIED, FRESH, NEVER, RECORD, Pending, QueueLog
 from mirrormq.log.reader import Reader
 from mirrormq.log.recovery import Recoverer, Recovery
+from mirrormq.log.roster import Roster
 from mirrormq.log.segment import SEGMENT_HEADER_SIZE, Segment, encode_manifest
 from mirrormq.log.snapshot import Snapshot, is_live
 from mirrormq.log.spent import Spent
@@ -60,6 +62,7 @@ class Store:
         self._queues: dict[int, QueueLog] = {}
         self.asides: dict[int, QueueLog] = {}
         self.turns: dict[int, int] = {}
+        self.roster: Roster = Roster(directory)
         self._spent: Spent = Spent()
         self._pending: list[Pending] = []
         self._must_sync: bool = False
@@ -98,7 +101,7 @@ class Store:
 
     def _recover(self) -> Recovery:
         wal = Wal(self.directory / "wal", self.disk, self.wal_bytes)
-        recoverer = Recoverer(wal, self.queues_directory, self.disk)
+        recoverer = Recoverer(wal, self.queues_directory, self.disk, self.roster.read())
         self._queues = recoverer.run()
         self.asides = recoverer.asides
         Leftovers(wal, self.queues_directory, self._queues, recoverer).clear()
@@ -367,11 +370,7 @@ class Store:
         return queue.next_index if queue is not None else 1
 
     def stats(self) -> Stats:
-        stats = Stats()
-        stats.commits = self.commits
-        stats.committed_bytes = self.durable
-        stats.pending_bytes = self.pending_bytes
-        stats.last_commit_seconds = self.last_commit_seconds
+        stats = Stats(self.commits, self.durable, self.pending_bytes, self.last_commit_seconds)
         stats.count(self.wal, [*self._queues.values(), *self.asides.values()])
         stats.queues = len(self._queues)
         return stats
@@ -387,6 +386,7 @@ class Store:
             if self._in_flight is None:
                 self.commit()
                 self.wal.seal()
+                self.roster.note(self.wal)
         finally:
             for let_go in self.on_close:
                 let_go()

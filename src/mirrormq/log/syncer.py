@@ -171,9 +171,18 @@ class Worker:
         self._lock_fd: int = lock_fd
         self._helper: Helper | None = None
         self._tried: bool = False
+        self._turn: asyncio.Lock = asyncio.Lock()
 
     async def perform(self, job: Job) -> None:
-        """Raises OSError where the job failed."""
+        """Raises OSError where the job failed. Whoever comes while a job is done waits: two that listened for an answer at once
+        would get each other's, or none."""
+        await self._turn.acquire()
+        try:
+            await self._perform(job)
+        finally:
+            self._turn.release()
+
+    async def _perform(self, job: Job) -> None:
         helper = self._start()
         if helper is None:
             await self._loop.run_in_executor(None, perform, job)

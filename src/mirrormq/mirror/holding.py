@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from mirrormq.broker.arguments import milliseconds
@@ -42,7 +43,7 @@ from mirrormq.mirror.machine.effects import (
     Standing,
     SteppedDown,
 )
-from mirrormq.mirror.machine.inputs import Appended, BackfillRead, Input, LogRead, PieceInstalled, Trimmed
+from mirrormq.mirror.machine.inputs import Appended, BackfillRead, HandOver, Input, LogRead, PieceInstalled, Trimmed
 from mirrormq.mirror.machine.records import Batch
 from mirrormq.mirror.machine.state import LEADER, OUTSIDE, State
 from mirrormq.mirror.machine.step import step
@@ -54,7 +55,6 @@ RETAIN_SECONDS: Final = 60.0
 RETAIN_BYTES: Final = 64 << 20
 TRIM_AFTER: Final = 4 << 20         # bytes appended since the segments were last looked at
 FOREVER: Final = 1 << 62
-KNOWN_EPOCHS: Final = 16
 FOLD_ON: Final = 5000               # entries that are folded in one go
 UNFOLDED: Final = 8 << 20           # bytes of chunks kept for folding; beyond that they are read from the log again
 
@@ -79,6 +79,7 @@ class Holding(RingPort):
         self.state: State = State(rings.me)
         self.queue: Queue | None = None             # that serves, where this node leads
         self.trail: Trail | None = trail_from(front.log_id, None)
+        self.is_damaged: bool = False               # what is in the log does not count, and stays until something better comes
         self.saved: Snapshot | None = None          # the last state that the log was given, or that was found in it
         self.unfolded: deque[tuple[int, bytes]] = deque()
         self.unfolded_bytes: int = 0
@@ -106,6 +107,8 @@ class Holding(RingPort):
 
     def _write(self, first: int, count: int, chunk: bytes, generation: int) -> None:
         rings = self.rings
+        if self.is_damaged:
+            self._begin(BeginAt(1, 0, generation))
         rings.log.append(self.log_id, first, count, chunk, sync=True)
         last = first + count - 1
         rings.note_write(self, last, generation)
@@ -118,12 +121,12 @@ class Holding(RingPort):
         if self.unfolded_bytes > UNFOLDED:
             self._leave_to_log()
 
-    def note_epoch(self, epoch: int) -> None:
-        """Before it is told of a view: what it will be asked when the epoch has begun."""
-        if epoch > self.state.epoch:
-            self.former = self.state.view.ring[0]
-            self.knew[epoch] = self.state.stable
-            self.knew.pop(epoch - KNOWN_EPOCHS, None)
+    def found_damage(self, why: str) -> None:
+        """Who leads hands over, if there is somebody; the log is taken anew then (see Rings.step_down)."""
+        lives.condemn(self.rings.store, self.log_id, why)
+        self.rings.log.has_written()
+        if self.state.role == LEADER and len(self.state.view.ring) > 1:
+            self.rings.give(self, HandOver("", leave=False))
 
     # --- the machine ------------------------------------------------------------------------------------------------
 
@@ -294,7 +297,8 @@ class Holding(RingPort):
         trail = self.trail
         if trail is not None and self.state.whole:
             if self.is_behind and trail.next_index <= self.state.stable:
-                self.catch_up(self.state.stable)
+                with suppress(QueueDamaged):        # found out again by who folds on; as far as it came, it is a state
+                    self.catch_up(self.state.stable)
             if trail.next_index - 1 <= self.state.stable:
                 self.saved = trail.snapshot()
         saved = self.saved
@@ -335,6 +339,7 @@ class Holding(RingPort):
         state = self.snapshot() if self.trail is not None and effect.first > 1 else None
         lives.begin_at(rings.store, self.log_id, effect.first, effect.before, state)
         rings.log.has_written()
+        self.is_damaged = False
         self._leave_to_log()
         self.unfinished = None
         self.saved = None

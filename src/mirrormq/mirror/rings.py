@@ -25,6 +25,7 @@ from mirrormq.broker.queue_log import ReservedMark
 from mirrormq.broker.recovery import restore_queue
 from mirrormq.broker.stability import Unstable
 from mirrormq.log import lives
+from mirrormq.log.errors import QueueDamaged
 from mirrormq.log.snapshot import Snapshot
 from mirrormq.log.store import Store
 from mirrormq.log.trail import Trail, recount, trail_from
@@ -152,13 +153,23 @@ class Rings:
 
     def _failed(self, holding: Holding, fault: Exception) -> None:
         front = holding.front
+        self.by_id.pop(holding.log_id, None)
+        if isinstance(fault, QueueDamaged) and holding.queue is None:
+            self._take_anew(holding, fault)
+            return
         self.broker.report_fault(fault)
         self.host.report("error", f"queue '{front.name}' in vhost '{front.vhost}' is not mirrored on this node any more "
                                   f"after a fault ({fault}); restart the node")
-        self.by_id.pop(holding.log_id, None)
         queue = holding.queue
         if queue is not None:
             self.broker.stop_queue(queue, fault)
+
+    def _take_anew(self, holding: Holding, fault: QueueDamaged) -> None:
+        """A mirror whose log cannot be read begins as after a restart, with nothing."""
+        front = holding.front
+        self.host.report("error", f"queue '{front.name}' in vhost '{front.vhost}' is not in sync here any more: {fault}")
+        holding.found_damage(str(fault))
+        self.hold(front, holding.state.view, holding.revision, is_fresh=False, is_damaged=True)
 
     def _set_timer(self, holding: Holding, when: float) -> None:
         holding.woken_at = when
@@ -233,13 +244,17 @@ class Rings:
             write = written.popleft()
             latest[write.holding] = write
         for holding, write in latest.items():
-            self.give(holding, Durable(write.last, write.generation))
+            if self.by_id.get(holding.log_id) is holding:
+                self.give(holding, Durable(write.last, write.generation))
 
     def tidy(self) -> None:
         """Now and then: fold what was left to the log, a piece at a time, and tell mirrors what is consumed that they lack."""
         for holding in list(self.by_id.values()):
-            if holding.is_behind:
-                holding.fold_on()
+            try:
+                if holding.is_behind:
+                    holding.fold_on()
+            except QueueDamaged as fault:
+                self._failed(holding, fault)
             if holding.state.wants_head and holding.queue is not None:
                 self.give(holding, Head(oldest_live(holding.queue)))
 
@@ -251,12 +266,14 @@ class Rings:
 
     # --- beginning and ending ---------------------------------------------------------------------------------------
 
-    def hold(self, front: AwayQueue, view: View, revision: int, *, is_fresh: bool, is_amnesiac: bool = False,
+    def hold(self, front: AwayQueue, view: View, revision: int, *, is_fresh: bool, is_damaged: bool = False,
              saved: Snapshot | None = None, queue: Queue | None = None) -> Holding:
-        """This node is among those that hold the queue. `saved` is the last state that its log was given."""
-        found = lives.lineage(self.store, front.log_id)
+        """This node is among those that hold the queue. `saved` is the last state that its log was given. Who has a damaged log
+        has promised what it cannot show: it is as if it had lost its disk."""
+        found = lives.nothing(front.log_id) if is_damaged else lives.lineage(self.store, front.log_id)
         holding = Holding(self, front, revision)
-        holding.saved = saved
+        holding.is_damaged = is_damaged
+        holding.saved = None if is_damaged else saved
         holding.queue = queue
         lineage = machine_lineage(found)
         if not found.whole:
@@ -270,7 +287,7 @@ class Rings:
         holding.retain(self.host.now())
         for node in self.linked:
             self.give(holding, LinkUp(node))
-        self.give(holding, Started(view, lineage, found.whole, is_fresh, is_amnesiac))
+        self.give(holding, Started(view, lineage, found.whole, is_fresh, is_damaged))
         self.give(holding, Trimmed(found.first_kept))
         for node, request in self._early.pop(front.log_id, {}).items():
             self.give(holding, Received(node, request))
@@ -364,6 +381,9 @@ class Rings:
             front = self.broker.forwarding.mirrored.get(holding.log_id)
             stop_serving(self.broker, queue, front)
             self.host.report("info", f"queue '{holding.front.name}' in vhost '{holding.front.vhost}': {effect.why}")
+        kept = self.store.queue(holding.log_id)
+        if kept is not None and kept.damage and not holding.is_damaged:
+            raise QueueDamaged(kept.damage)
 
 
 def oldest_live(queue: Queue) -> int:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 PREFIX: Final = "failover/"
 KEPT: Final = 40            # epochs, of which most are no changes of leader
 ROUND: Final = 200
+KNOWN_EPOCHS: Final = 16    # whose beginnings a survivor remembers
 KNEW: Final = "knew"        # the question what a survivor knew to be confirmed
 
 Json = dict[str, Any]
@@ -95,6 +96,14 @@ class Audit:
         found = await self._runtime.cluster.store.read(_prefix(front.log_id))
         records = [json.loads(item.value) for item in found.items.values()]
         return sorted(records, key=lambda record: -record["epoch"])
+
+
+def note_epoch(holding: Holding, epoch: int) -> None:
+    """Before it is told of a view: what it will be asked when that epoch has begun."""
+    if epoch > holding.state.epoch:
+        holding.former = holding.state.view.ring[0]
+        holding.knew[epoch] = holding.state.stable
+        holding.knew.pop(epoch - KNOWN_EPOCHS, None)
 
 
 def knew(holding: Holding | None, epoch: int) -> int | None:

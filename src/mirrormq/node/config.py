@@ -113,6 +113,7 @@ class NodeConfig:
     cluster_queue_limit: int | None = None
     max_message_size: int = 134_217_728
     consumer_timeout_ms: int | None = int(deadlines.CONSUMER_ACK * 1000)
+    channel_tick_interval_ms: int = int(deadlines.LOOK_FOR_OVERDUE * 1000)
 
     memory_relative: float = 0.4
     memory_absolute: int | None = None

@@ -152,6 +152,7 @@ KEYS: Final[tuple[Key, ...]] = (
     Key("cluster_queue_limit", integer_or("infinity", 1), "cluster_queue_limit"),
     Key("max_message_size", integer(1, 536870912), "max_message_size"),
     Key("consumer_timeout", integer_or("infinity", 1), "consumer_timeout_ms"),
+    Key("channel_tick_interval", integer(1), "channel_tick_interval_ms"),
     # Alarms
     Key("vm_memory_high_watermark", fraction(1), "memory_relative"),
     Key("vm_memory_high_watermark.relative", fraction(1), "memory_relative"),

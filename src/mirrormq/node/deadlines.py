@@ -53,6 +53,9 @@ SAMPLE_DISK_FASTEST: Final = 0.1
 CONSUMER_ACK: Final = 1800.0
 """A delivery that stays unacknowledged this long closes its channel: RabbitMQ's `consumer_timeout`."""
 
+LOOK_FOR_OVERDUE: Final = 30.0
+"""Between two looks for such deliveries: RabbitMQ's `channel_tick_interval`, which is a minute there."""
+
 
 def heartbeat_gone(interval: int) -> float:
     """Silence after which a peer with this heartbeat interval is gone; 0 means never."""

@@ -1,18 +1,14 @@
-"""Mirrored queues in the node: their views in the store, their frames on the links, their timers, and what policies want.
+"""Mirrored queues in the node: their views in the store, their frames on the links, and their timers.
 
 Rules
  1. A view is part of its queue's record. It changes only by a transaction on the record's revision; many go in one round trip.
- 2. Every change of a policy or of who is up is followed by working out anew what policies want of every queue, and every change
-    of a view by what they want of that queue: level-triggered.
- 3. Whoever stops hands its queues over first, while its links are up.
+ 2. Whoever stops hands its queues over first, while its links are up.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import secrets
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -24,20 +20,19 @@ from mirrormq.cluster.coordination import CoordinationError, Item, Put, Transact
 from mirrormq.cluster.coordination.port import MAX_WRITES
 from mirrormq.cluster.link import BULK, RING
 from mirrormq.cluster.replica import METADATA
-from mirrormq.cluster.wishes import Nodes, Standing, desired, first_ring, is_same
 from mirrormq.log.backfill import install_piece
 from mirrormq.log.fold import RecoveredQueue
 from mirrormq.log.syncer import Worker
 from mirrormq.mirror.convert import view_from, view_record
 from mirrormq.mirror.holding import Holding
 from mirrormq.mirror.machine.effects import BecameLeader, InstallPiece
-from mirrormq.mirror.machine.inputs import ForceLead, HandOver, ProposalFailed, SetDesired
-from mirrormq.mirror.machine.records import Desired, View
+from mirrormq.mirror.machine.inputs import HandOver, ProposalFailed
+from mirrormq.mirror.machine.records import View
 from mirrormq.mirror.machine.state import LEADER, OUTSIDE
 from mirrormq.mirror.rings import RingHost, Rings
-from mirrormq.node.audit import Audit
+from mirrormq.node.audit import Audit, note_epoch
 from mirrormq.node.cluster import MACHINE
-from mirrormq.node.mirror_keys import put_policies
+from mirrormq.node.wishing import Wishing
 
 if TYPE_CHECKING:
     from mirrormq.node.runtime import Runtime
@@ -59,21 +54,18 @@ class Mirroring(RingHost):
         self._proposals: list[tuple[AwayQueue | Queue, Record, int, int]] = []
         self._has_proposals = asyncio.Event()
         self._is_open = False
-        self._is_stopping = False
-        self._due: set[int] = set()                                    # queues whose wishes are to be worked out
-        self._are_all_due = False
         self._is_reachable = True
         self._released = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._worker: Worker | None = None
         self._installing: dict[int, asyncio.Lock] = {}
-        self._ruled: set[str] = set()                   # virtual hosts that have the configured policy
         self.audit = Audit(runtime)
+        self.wishing = Wishing(runtime, self.rings, self._begin)
 
     # --- starting and stopping --------------------------------------------------------------------------------------
 
-    def start(self, found: dict[int, RecoveredQueue], *, is_new_disk: bool) -> None:
+    def start(self, found: dict[int, RecoveredQueue]) -> None:
         """The log is open: take up every queue that this node holds."""
         self._is_open = True
         self._worker = Worker(self._loop, self._runtime.log.store.lock_fd)
@@ -82,19 +74,31 @@ class Mirroring(RingHost):
             view = view_from(record)
             if view.holds(self.rings.me):
                 recovered = found.get(log_id)
-                is_lost = is_new_disk and revision <= self._cluster.membership.entered_at
-                self.rings.hold(front, view, revision, is_fresh=False, is_amnesiac=is_lost,
+                is_lost = recovered is None and revision <= self._cluster.membership.entered_at and self._runtime.log.is_short
+                if is_lost:
+                    self._runtime.log.condemn(log_id, "nothing was found of it, and files are missing")
+                self.rings.hold(front, view, revision, is_fresh=False, is_damaged=self._is_damaged(front, view),
                                 saved=None if recovered is None else recovered.since)
+
+    def _is_damaged(self, front: AwayQueue, view: View) -> bool:
+        """The log of a mirrored queue was found, or called, damaged."""
+        kept = self._runtime.log.store.queue(front.log_id)
+        if kept is None or not kept.damage:
+            return False
+        others = " and ".join(node for node in view.ring if node != self.rings.me)
+        then = f"it gets everything again from {others}" if others else "no other node was in sync, so nobody leads it"
+        self.report("warning", f"queue '{front.name}' in vhost '{front.vhost}' is not in sync here: {kept.damage}; {then}")
+        return True
 
     def run(self) -> None:
         self._cluster.spawn(self._propose(), "proposing views", is_vital=True)
         self._cluster.spawn(self._watch_store(), "minding the store")
         self._cluster.spawn(self.audit.write(), "writing down who leads")
-        self.look_again()
+        self.wishing.start()
 
     async def hand_over(self) -> None:
         """Before the node stops: the others take over what it leads."""
-        self._is_stopping = True
+        self.wishing.stop()
         if not self._cluster.neighbours:
             return
         for holding in list(self.rings.by_id.values()):
@@ -126,12 +130,6 @@ class Mirroring(RingHost):
 
     # --- for the broker ---------------------------------------------------------------------------------------------
 
-    def ring_for(self, vhost: str, name: str, home: str) -> list[str]:
-        from mirrormq.broker.policy import merge
-        from mirrormq.broker.ruling import policies_for
-        definition = merge(*policies_for(self._broker, vhost, name, "queue"))
-        return first_ring(definition, home, self._nodes(home).running, _pick) if "ha-mode" in definition else []
-
     def hosts(self, log_id: int, queue: Queue) -> None:
         """Everything that it gathered is in its log before it belongs to a ring."""
         if self._broker.active:
@@ -146,14 +144,14 @@ class Mirroring(RingHost):
         view = view_from(record)
         holding = self.rings.by_id.get(front.log_id)
         if holding is not None:
-            holding.note_epoch(view.epoch)
+            note_epoch(holding, view.epoch)
             self.rings.view_seen(holding, view, revision)
         elif view.holds(self.rings.me):
             queue = self._turned.pop(front.log_id, None)
             self._runtime.lake_mirrors.expect()
             saved = None if queue is None else queue.snapshot(final=False)
             self.rings.hold(front, view, revision, is_fresh=True, saved=saved, queue=queue)
-        self._look_at(front.log_id)
+        self.wishing.look_at(front.log_id)
 
     def queue_gone(self, log_id: int) -> None:
         self._views.pop(log_id, None)
@@ -177,72 +175,13 @@ class Mirroring(RingHost):
     def received(self, node: str, payload: bytes) -> None:
         self.rings.received(node, payload)
 
-    # --- what policies want -----------------------------------------------------------------------------------------
-
-    def look_again(self) -> None:
-        """Policies or members have changed."""
-        self._look_soon()
-        self._are_all_due = True
-
-    def _look_at(self, log_id: int) -> None:
-        self._look_soon()
-        self._due.add(log_id)
-
-    def _look_soon(self) -> None:
-        if not self._due and not self._are_all_due:
-            self._loop.call_soon(self._reconcile)
-
-    def _reconcile(self) -> None:
-        due, is_all = self._due, self._are_all_due
-        self._due, self._are_all_due = set(), False
-        if self._is_stopping or not self._is_open:
-            return
-        by_id = self.rings.by_id
-        for holding in list(by_id.values()) if is_all else [by_id[log_id] for log_id in due if log_id in by_id]:
-            self._wish(holding)
-            self._replace_forgotten(holding)
-        if is_all:
-            put_policies(self._runtime, self._ruled)
-            self._begin_mirroring()
-
-    def _wish(self, holding: Holding) -> None:
-        wanted = self._desired(holding)
-        if wanted is not None and not is_same(wanted, holding.state.desired):
-            self.rings.give(holding, SetDesired(wanted))
-
-    def _replace_forgotten(self, holding: Holding) -> None:
-        """Every node that was in sync has been forgotten: the first that has a copy goes on with what it has."""
-        view, membership = holding.state.view, self._cluster.membership
-        if any(node in membership.members for node in view.ring) or holding.state.proposal is not None:
-            return
-        able = [node for node in view.learners if node in membership.running]
-        if able and able[0] == self.rings.me:
-            self.rings.give(holding, ForceLead(f"{self.rings.me} leads because {' and '.join(view.ring)} was forgotten"))
-
-    def _desired(self, holding: Holding) -> Desired | None:
-        view = holding.state.view
-        if not view.ring:
-            return None
-        now = Standing(view.ring[0], view.ring[1:] + view.learners, view.ring[1:])
-        rate = self._runtime.config.mirroring_sync_max_throughput
-        return desired(holding.front.effective_policy, now, self._nodes(view.ring[0]), _pick, rate=rate,
-                       revision=self._cluster.replica.revision)
-
-    def _nodes(self, leader: str) -> Nodes:
-        membership = self._cluster.membership
-        running = sorted({*membership.running, self.rings.me}, key=lambda name: (name != leader, name))
-        return Nodes(tuple(membership.members), tuple(running))
-
-    def _begin_mirroring(self) -> None:
-        """Queues of this node alone that a policy wants to be mirrored."""
+    def _begin(self, queues: list[Queue]) -> None:
+        """A policy wants these queues of this node alone to be mirrored."""
         proposed = {proposal[0].log_id for proposal in self._proposals}
-        for vhost in self._broker.vhosts.values():
-            for queue in vhost.queues.values():
-                if queue.is_away or queue.exclusive or queue.log_id in proposed:
-                    continue
-                if "ha-mode" in queue.effective_policy:
-                    self._proposals.append((queue, first_view([self.rings.me]), queue.revision, 0))
-                    self._has_proposals.set()
+        for queue in queues:
+            if queue.log_id not in proposed:
+                self._proposals.append((queue, first_view([self.rings.me]), queue.revision, 0))
+                self._has_proposals.set()
 
     # --- for the rings ----------------------------------------------------------------------------------------------
 
@@ -340,7 +279,7 @@ class Mirroring(RingHost):
         """The machine need not wait until the store's watch tells it."""
         holding = self.rings.by_id.get(log_id)
         if holding is not None and record["epoch"] > holding.state.epoch:
-            holding.note_epoch(record["epoch"])
+            note_epoch(holding, record["epoch"])
             self.rings.view_seen(holding, view_from(record), revision)
 
     def _lost(self, queue: Queue, found: dict[str, Item]) -> None:
@@ -350,7 +289,7 @@ class Mirroring(RingHost):
             if record["id"] == queue.log_id and "view" in record:
                 self._seen(queue.log_id, record["view"], item.revision)
             else:
-                self._loop.call_later(LOOK, self.look_again)
+                self._loop.call_later(LOOK, self.wishing.look_again)
 
     def _look_round(self) -> None:
         """Who sees fewer than half of the nodes that are up proposes nothing: those who see the others will."""
@@ -360,16 +299,16 @@ class Mirroring(RingHost):
         if is_reachable != self._is_reachable:
             self._is_reachable = is_reachable
             self.rings.store_reachable(is_reachable=is_reachable)
-            self.look_again()
+            self.wishing.look_again()
             self._broker.schedule()
 
     def _unheard(self, log_id: int, epoch: int) -> None:
         holding = self.rings.by_id.get(log_id)
         if holding is not None:
             self.rings.give(holding, ProposalFailed(epoch))
-            self._loop.call_later(LOOK, self._look_at, log_id)
+            self._loop.call_later(LOOK, self.wishing.look_at, log_id)
         else:
-            self._loop.call_later(LOOK, self.look_again)
+            self._loop.call_later(LOOK, self.wishing.look_again)
 
     async def _watch_store(self) -> None:
         while True:
@@ -388,8 +327,3 @@ def _transaction(queue: Queue, view: Record, revision: int) -> Transaction:
     if not queue.keeps_record:
         writes += [Put(METADATA + name, json.dumps(record, ensure_ascii=True)) for name, record in bindings_of(queue)]
     return Transaction([Unchanged(place, revision)], writes[:MAX_WRITES])
-
-
-def _pick(names: Sequence[str], count: int) -> list[str]:
-    left = list(names)
-    return [left.pop(secrets.randbelow(len(left))) for _ in range(count)]

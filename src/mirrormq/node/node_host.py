@@ -41,7 +41,7 @@ class NodeHost(Host):
         return self._runtime.placing.place(vhost, name, locator)
 
     def ring_for(self, vhost: str, name: str, home: str) -> list[str]:
-        return self._runtime.mirroring.ring_for(vhost, name, home)
+        return self._runtime.mirroring.wishing.ring_for(vhost, name, home)
 
     def view_seen(self, queue: AwayQueue, view: Record, revision: int) -> None:
         self._runtime.mirroring.view_seen(queue, view, revision)
@@ -59,7 +59,7 @@ class NodeHost(Host):
         self._runtime.undo.queue_ends(queue, bindings)
 
     def policies_changed(self) -> None:
-        self._runtime.mirroring.look_again()
+        self._runtime.mirroring.wishing.look_again()
 
     def report(self, level: str, text: str) -> None:
         self._runtime.report(level, text)

@@ -10,6 +10,7 @@ from typing import Final, Protocol
 from mirrormq.broker.broker import Broker
 from mirrormq.broker.queue import Queue
 from mirrormq.broker.recovery import restore_queue
+from mirrormq.log import lives
 from mirrormq.log.committer import Committer
 from mirrormq.log.entries import Entry
 from mirrormq.log.errors import QueueDamaged
@@ -48,7 +49,7 @@ class NodeLog(RingLog):
         self._rings: Rings | None = None
         self.graves: dict[int, Snapshot | None] = {}    # logs of deleted queues that can be had back, with their last state
         self.adopt: Callable[[int], Queue | None] = _nobody     # whose an unknown log is
-        self.is_new = False                             # nothing was there when it was opened
+        self.is_short = False                           # nothing was there when it was opened, or not every file
         self._committer: Committer | None = None
         self._keeping: asyncio.Task[None] | None = None
 
@@ -63,8 +64,9 @@ class NodeLog(RingLog):
         of mirrored queues."""
         broker = self._broker
         assert broker is not None
-        self.is_new = not self.store.directory.exists()
+        is_new = not self.store.directory.exists()
         recovery = self.store.open()
+        self.is_short = is_new or len(recovery.missing) > 0
         self.position = self.store.position
         self._committer = Committer(self.store, loop, self._durable, self._on_fault)
         keeper = Keeper(self.store, self._committer, loop, self._snapshot, self._on_fault)
@@ -76,6 +78,8 @@ class NodeLog(RingLog):
             queue = broker.queues_by_log.get(log_id) or self.adopt(log_id)
             if log_id in broker.forwarding.mirrored:
                 mirrored[log_id] = found
+                if found.doubt and not found.damage:
+                    self.condemn(log_id, found.doubt)
             elif log_id in self.graves and not found.damage:
                 self.graves[log_id] = Trail(found).snapshot()
             elif queue is None:
@@ -118,6 +122,11 @@ class NodeLog(RingLog):
     def has_written(self) -> None:
         self.position = self.store.position
         self.has_news = True
+
+    def condemn(self, log_id: int, why: str) -> None:
+        """The log of a mirrored queue is not to be relied on any more."""
+        lives.condemn(self.store, log_id, why)
+        self.has_written()
 
     def put_snapshot(self, snapshot: Snapshot) -> None:
         self.store.put_snapshot(snapshot)

@@ -39,7 +39,6 @@ from mirrormq.node.tls import TlsError, server_context
 from mirrormq.node.undo import Undo
 
 log = logging.getLogger("mirrormq")
-OVERDUE_EVERY = 30_000      # milliseconds between two looks for deliveries that were never acknowledged
 TRIM_EVERY = 5_000          # milliseconds between two looks for segments that can go
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
@@ -102,7 +101,7 @@ class Runtime:
         self.undo.start()
         for note in notes:
             self.report("warning", note)
-        self.mirroring.start(mirrored, is_new_disk=self.log.is_new)
+        self.mirroring.start(mirrored)
         self.lake_mirrors.expect()
         self.lake_mirrors.hold()
         if self.cluster.membership.is_first:
@@ -113,7 +112,7 @@ class Runtime:
             rules.name_cluster(self.broker, self.broker.cluster_name)
         self.cluster.on_alarms = self._others_alarms
         self.cluster.replica.on_settled = self.settled
-        self.cluster.on_members = self.mirroring.look_again
+        self.cluster.on_members = self.mirroring.wishing.look_again
         await self.cluster.run(self._about())
         self.mirroring.run()
         self.cluster.spawn(self.partition.watch(), "minding partitions", is_vital=True)
@@ -319,10 +318,10 @@ class Runtime:
                         and not connection.is_blocked and not connection.is_held:
                     self.report("error", f"{connection.name}: missed heartbeats from client, timeout: {beat}s")
                     connection.end("missed heartbeats from client")
-        timeout = self.config.consumer_timeout_ms
-        if timeout is not None and now - self._looked_for_overdue > OVERDUE_EVERY:
+        if now - self._looked_for_overdue > self.config.channel_tick_interval_ms:
             self._looked_for_overdue = now
-            self.broker.check_overdue(timeout)
+            timeout = self.config.consumer_timeout_ms
+            self.broker.check_overdue(-1 if timeout is None else timeout)
         agreement.look_after_stranded(self.broker)
         self.broker.forwarding.tick()
         self.mirroring.rings.tidy()

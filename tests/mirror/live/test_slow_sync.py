@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -66,6 +67,24 @@ def is_in_the_middle(row: dict[str, Any]) -> bool:
     assert row.get("state") == "syncing", row
     assert 0 < row["sync_messages"] < LOAD, row
     return True
+
+
+def test_a_limited_sync_comes_in_pieces(nodes: Nodes) -> None:
+    """120, 121: of 256 KiB each, two a second; all mirrors have them, and the last one ends it."""
+    syncing(nodes, "pieces")
+    seen: set[int] = set()
+
+    def is_done() -> bool:
+        row = look(nodes[0], "pieces")
+        if row["state"] == "syncing":
+            seen.add(row["sync_messages"])
+        return len(row["synchronised_slave_nodes"]) == 2
+
+    eventually(is_done, within=LONG)
+    steps = [after - before for before, after in pairwise([0, *sorted(seen), LOAD])]
+    assert len(steps) > 2, steps
+    assert max(steps) < 2 * 256, steps
+    nodes[0].api("DELETE", "/api/queues/%2F/pieces")
 
 
 def test_a_sync_is_cancelled_in_its_middle_and_begun_again_while_publishers_see_nothing(nodes: Nodes) -> None:

@@ -85,6 +85,8 @@ COMMANDS: Final = (
             "Instructs a synchronising mirrored queue to stop synchronising itself"),
     Command("sync_queue", _REPLICATION, replication.sync_queue, 1, 1, _IN_VHOST + "<queue>",
             "Instructs a mirrored queue to synchronise its mirrors"),
+    Command("move_leader", _REPLICATION, replication.move_leader, 2, 2, _IN_VHOST + "<queue> <node>",
+            "Makes a mirror that is in sync the leader of a queue"),
     Command("rebalance", _REPLICATION, replication.rebalance, 1, 1,
             "< all | classic | quorum > [--vhost-pattern <pattern>] [--queue-pattern <pattern>] [--plan <file>]",
             "Spreads the leaders of mirrored queues over the nodes", ("vhost-pattern", "queue-pattern", "plan")),

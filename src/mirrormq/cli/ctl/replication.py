@@ -48,6 +48,19 @@ def _act(context: Context, action: str) -> str:
     return str(answer.body["result"])
 
 
+def move_leader(context: Context) -> None:
+    """Ours: one queue's lead, to a mirror in sync."""
+    name, to = context.arg(0), context.arg(1)
+    context.out.banner(f"Moving the leader of queue '{name}' in vhost '{context.vhost}' to node {to} ...")
+    context.require_vhost()
+    answer = context.client.request("POST", queue_path(context) + "/actions", {"action": "move", "node": to})
+    if answer.status == 404:
+        raise Failure(UNAVAILABLE, f"there is no queue '{name}' in vhost '{context.vhost}'")
+    if not answer.is_good:
+        raise Failure(UNAVAILABLE, str(answer.reason))
+    context.done(leader=to)
+
+
 def rebalance(context: Context) -> None:
     kind = context.arg(0)
     if kind not in KINDS:

@@ -70,7 +70,8 @@ class Started(Input):
     """The node has opened its log; the first input. `view` is what the store says now.
 
     fresh: the queue has never been held here, and that is right: it was created, or this mirror was added, just now.
-    amnesiac: it should have been held here and is not: the disk was lost. Such a member never leads by itself.
+    amnesiac: it should have been held here and is not: the disk was lost, or the copy is damaged. Such a member never leads by
+    itself.
     """
 
     __slots__ = ("amnesiac", "fresh", "lineage", "view", "whole")

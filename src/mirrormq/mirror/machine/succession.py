@@ -8,7 +8,8 @@ Rules
  3. The proposer keeps those behind it that it can reach, and makes learners of the others.
  4. A mirror that is not in sync takes over only where the policy says `always`, or an operator does. Otherwise it waits, and says
     for whom.
- 5. A member whose disk was lost holds nothing: it leaves the ring to the others by itself, so that nobody waits for it.
+ 5. A member whose disk was lost, or its copy damaged, holds nothing: it leaves the ring to the others by itself, so that nobody
+    waits for it.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def _as_member(s: State) -> None:
 def _step_aside(s: State) -> None:
     others = tuple([node for node in s.view.ring if node != s.me])
     if others and may_propose(s):
-        reason = f"{s.me} has lost its disk and is no longer in sync since epoch {s.epoch + 1}"
+        reason = f"{s.me} has lost its copy and is no longer in sync since epoch {s.epoch + 1}"
         propose(s, others, (*s.view.learners, s.me), reason)
 
 
@@ -108,6 +109,8 @@ def force(s: State, why: str) -> None:
 
 
 def sentence(s: State) -> str:
+    if s.role == MEMBER and s.amnesiac and len(s.view.ring) == 1:
+        return f"{s.me} has lost its copy, and no other node was in sync: restore its files"
     if s.role == MEMBER and s.i_am_barred:
         return f"{s.me} has restarted and waits for a new epoch of {' or '.join(s.view.ring)}"
     if s.role == LEARNER and s.view.ring and not _sees_ring(s):

@@ -1,0 +1,143 @@
+"""Files of the write-ahead log that somebody took away: they are missed, and what they may have held is in doubt."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mirrormq.log import lives
+from mirrormq.log.keeper import due_work, run_steps
+from mirrormq.log.recovery import Recovery
+from mirrormq.log.store import Store
+
+from .support import ModelQueue, abandon, append_messages, read_all
+
+A, B, C = 0xA, 0xB, 0xC
+
+
+def wal(folder: Path, number: int) -> Path:
+    return folder / "wal" / f"{number:09d}.wal"
+
+
+def in_three_files(folder: Path) -> None:
+    """A has a message in each file, B in the first two, C in the last one alone; closed cleanly."""
+    store = Store(folder)
+    store.open()
+    for number in (1, 2, 3):
+        append_messages(store, A, [b"a"])
+        if number < 3:
+            append_messages(store, B, [b"b"])
+        else:
+            append_messages(store, C, [b"c"])
+        store.commit(roll=True)
+    store.close()
+
+
+def reopened(folder: Path) -> Recovery:
+    store = Store(folder)
+    try:
+        return store.open()
+    finally:
+        abandon(store)
+
+
+def in_doubt(recovery: Recovery) -> set[int]:
+    return {queue_id for queue_id, queue in recovery.queues.items() if queue.doubt or queue.damage}
+
+
+def test_a_log_that_is_all_there_is_beyond_doubt(tmp_path: Path) -> None:
+    in_three_files(tmp_path)
+    recovery = reopened(tmp_path)
+    assert (in_doubt(recovery), recovery.missing, recovery.notes) == (set(), [], [])
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_file_that_is_missing_is_named_and_what_has_no_later_state_is_in_doubt(tmp_path: Path, number: int) -> None:
+    in_three_files(tmp_path)
+    wal(tmp_path, number).unlink()
+    recovery = reopened(tmp_path)
+    assert recovery.missing == [wal(tmp_path, number)]
+    assert any(str(wal(tmp_path, number)) in note for note in recovery.notes)
+    assert in_doubt(recovery) >= {A, B}
+    assert (C in recovery.queues) is (number < 3)
+
+
+def test_without_any_file_nothing_is_known_and_that_is_known(tmp_path: Path) -> None:
+    in_three_files(tmp_path)
+    for number in (1, 2, 3):
+        wal(tmp_path, number).unlink()
+    recovery = reopened(tmp_path)
+    assert (len(recovery.missing), recovery.queues) == (3, {})
+
+
+def test_a_state_behind_the_missing_file_puts_a_queue_beyond_doubt_unless_a_chunk_is_missing(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.open()
+    append_messages(store, A, [b"gone"])
+    append_messages(store, B, [b"wanted"])
+    store.commit()
+    model = ModelQueue(A, store.next_index(A))
+    model.ended = model.next_index - 1
+    store.put_snapshot(model.snapshot())
+    store.put_snapshot(ModelQueue(B, store.next_index(B)).snapshot())
+    store.commit(roll=True)
+    store.close()
+    wal(tmp_path, 1).unlink()
+    recovery = reopened(tmp_path)
+    assert (recovery.queues[A].doubt, recovery.queues[A].damage) == ("", None)
+    assert "000000001.wal is missing" in recovery.queues[B].doubt
+
+
+def test_files_that_are_given_up_are_not_missed(tmp_path: Path) -> None:
+    store = Store(tmp_path, wal_bytes=4000)
+    store.open()
+    for _ in range(60):
+        append_messages(store, A, [b"x" * 500])
+        store.commit()
+        run_steps(store, due_work(store, lambda queue_id: ModelQueue(queue_id, store.next_index(queue_id)).snapshot()))
+    abandon(store)
+    recovery = reopened(tmp_path)
+    assert (recovery.missing, in_doubt(recovery)) == ([], set())
+
+
+def test_a_directory_of_an_older_program_has_no_note_and_misses_nothing(tmp_path: Path) -> None:
+    in_three_files(tmp_path)
+    (tmp_path / "FILES").unlink()
+    wal(tmp_path, 3).unlink()
+    assert reopened(tmp_path).missing == []
+
+
+def test_a_log_that_is_condemned_stays_so_until_another_takes_its_place(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.open()
+    append_messages(store, A, [b"old"])
+    lives.condemn(store, A, "nobody trusts it")
+    lives.condemn(store, B, "nothing was found")
+    store.close()
+    store = Store(tmp_path)
+    recovery = store.open()
+    assert [recovery.queues[queue_id].damage for queue_id in (A, B)] == ["nobody trusts it", "nothing was found"]
+    for queue_id in (A, B):
+        lives.begin_at(store, queue_id, 1, 0, None)
+        append_messages(store, queue_id, [b"new"])
+    store.close()
+    store = Store(tmp_path)
+    recovery = store.open()
+    assert in_doubt(recovery) == set()
+    assert [[entry.content for entry in read_all(store, queue_id)] for queue_id in (A, B)] == [[b"new"], [b"new"]]
+    store.close()
+
+
+def test_damage_behind_a_new_beginning_in_the_same_file_is_named(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.open()
+    append_messages(store, A, [b"before"])
+    lives.condemn(store, A, "nobody trusts it")
+    lives.begin_at(store, A, 1, 0, None)
+    append_messages(store, A, [b"the last one"])
+    store.close()
+    data = bytearray(wal(tmp_path, 1).read_bytes())
+    data[data.index(b"the last one")] ^= 8
+    wal(tmp_path, 1).write_bytes(data)
+    assert "a checksum is wrong" in str(reopened(tmp_path).queues[A].damage)
