@@ -193,8 +193,9 @@ def teller(rates: Rates, rows: Rows, now: int) -> Callable[[list[Thing]], str]:
         figures = rates.look((thing.name,), {"count": thing.count}, now)
         return f"{thing.name} {thing.count} at {figures.rates.get('count')}"
 
-    memory: Memory[Thing] = Memory(lambda thing: (thing.name,), lambda thing: {"count": thing.count}, lambda thing: (thing.count,),
-                                   together=lambda things: [(thing.name, thing.count) for thing in things])
+    memory: Memory[Thing] = Memory(
+        lambda thing: (thing.name,), lambda thing: {"count": thing.count}, lambda thing: (thing.count,),
+        together=lambda things: [(thing.name, thing.count) for thing in things])
     telling = Teller(memory, memory.rows(rows.by_key, show, rates, now), rates, now)
     return lambda things: telling.tell(rows, rows.groups("all", len(things)), 0, things).decode()
 

@@ -73,12 +73,18 @@ def page_of(query: Mapping[str, str]) -> Page | None:
     if "page" not in query:
         return None
     number, size = query["page"], query.get("page_size", str(DEFAULT_PAGE_SIZE))
-    if not (number.isascii() and number.isdecimal() and size.isascii() and size.isdecimal()):
+    if not (_is_whole(number) and _is_whole(size)):
         raise bad_request("Pagination parameters are invalid")
     if int(number) < 1 or not 1 <= int(size) <= MAX_PAGE_SIZE:
+        told = int(size) if "page_size" in query else "undefined"
         raise ApiError(400, "invalid_pagination_parameters",
-                       f"Invalid pagination parameters: page number {int(number)}, page size {int(size)}")
+                       f"Invalid pagination parameters: page number {int(number)}, page size {told}")
     return Page(int(number), int(size), query.get("name", ""), use_regex=query.get("use_regex") == "true")
+
+
+def _is_whole(text: str) -> bool:
+    digits = text.removeprefix("-")
+    return digits.isascii() and digits.isdecimal()
 
 
 # --- sorting and columns --------------------------------------------------------------------------------------------
