@@ -25,6 +25,7 @@ TOO_LONG = "a name, a routing key and the name of a header have at most 255 byte
     ("POST", "/api/exchanges/{vhost}/amq.default/publish", LETTER | {"properties": {"headers": {LONG: 1}}}, TOO_LONG),
     ("POST", f"/api/queues/{{vhost}}/{LONG}/get", GET, TOO_LONG),
     ("PUT", "/api/queues/{vhost}/q", {"arguments": {"a": float("inf")}}, "not_json"),
+    ("PUT", "/api/lake-mirrors/{vhost}/lake", {"queues": [1]}, "queues are not a JSON object"),
     ("PUT", "/api/permissions/{vhost}/guest", {"configure": ".*"}, "[{key_missing,write},{key_missing,read}]"),
     ("PUT", "/api/policies/{vhost}/p", {}, "[{key_missing,pattern},{key_missing,definition}]"),
     ("POST", "/api/exchanges/{vhost}/amq.default/publish", {},
