@@ -52,7 +52,9 @@ def test_an_empty_list_has_a_first_page():
 
 
 @pytest.mark.parametrize(("query", "error", "reason"), [
-    ({"page": "0"}, "invalid_pagination_parameters", "Invalid pagination parameters: page number 0, page size 100"),
+    ({"page": "0"}, "invalid_pagination_parameters", "Invalid pagination parameters: page number 0, page size undefined"),
+    ({"page": "-1", "page_size": "5"}, "invalid_pagination_parameters",
+     "Invalid pagination parameters: page number -1, page size 5"),
     ({"page": "1", "page_size": "501"}, "invalid_pagination_parameters",
      "Invalid pagination parameters: page number 1, page size 501"),
     ({"page": "x"}, "bad_request", "Pagination parameters are invalid"),

@@ -21,7 +21,6 @@ from .support import Node
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 FACTS = Path(__file__).with_name("metrics_facts.json")
-THEIR_BOARD = json.loads(Path(__file__).with_name("overview_board.json").read_text())   # what its queries name, and their labels
 BOARD = ROOT / "deploy" / "grafana" / "mirrormq-overview.json"
 NO_QUORUM = "of quorum queues, of which there are none"
 MISSING = dict.fromkeys((
@@ -172,19 +171,3 @@ def test_the_board_names_only_metrics_that_exist(node: Node, vhost: str):
     named -= {"rabbitmq_cluster", "rabbitmq_node"}
     assert len(named) > 25
     assert named <= existing, named - existing
-
-
-@pytest.mark.parametrize("board", THEIR_BOARD["series"])
-def test_the_queries_of_rabbitmqs_overview_board_find_their_series(node: Node, connect: Connect, board: str):
-    channel = connect().channel()
-    channel.queue_declare("", exclusive=True)
-    found = {sample.name: sample.labels for family in families(scrape(node)).values() for sample in family.samples}
-    for name, labels in THEIR_BOARD["series"][board].items():
-        assert set(found.get(name, {"missing": ""})) >= set(labels), name
-        assert name in found
-
-
-def test_what_that_board_adds_up_has_the_same_labels(node: Node):
-    found = {sample.name: sample.labels for family in families(scrape(node)).values() for sample in family.samples}
-    for first, second in THEIR_BOARD["reckoned_together"]:
-        assert found[first] == found[second]

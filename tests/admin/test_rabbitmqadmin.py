@@ -40,6 +40,7 @@ declare permission vhost=tooled user=guest configure=.* write=.* read=.*
 -V tooled declare queue name=orders arguments={"x-max-priority":5}
 -V tooled declare queue name=scratch durable=false auto_delete=true
 -V tooled declare queue name=orders durable=false
+-V tooled declare queue name=typed queue_type=classic
 -V tooled declare binding source=sales destination=orders routing_key=eu.* arguments={"x":1}
 -V tooled declare binding source=sales destination=inner destination_type=exchange routing_key=#
 -V tooled declare binding source=sales destination=scratch
@@ -82,6 +83,7 @@ show overview cluster_name object_totals.queues
 -V tooled get queue=orders
 -V tooled get queue=nope
 -V tooled publish routing_key=orders payload=again
+-V tooled get queue=orders payload_file=/dev/null
 -V tooled purge queue name=orders
 -V tooled get queue=orders
 -V tooled purge queue name=nope
@@ -99,6 +101,9 @@ close connection name=nope
 list nonsense
 delete user name=worker
 delete user name=worker
+declare vhost name=short-lived
+delete vhost name=short-lived
+delete vhost name=short-lived
 -u nobody -p wrong list users
 -u hashed -p hare list users
 """
@@ -170,6 +175,13 @@ def test_a_command_of_rabbitmqadmin_has_rabbitmqs_result(script: Path, both: tup
     assert here == theirs
 
 
+def test_the_scenario_has_every_subcommand_that_names_a_thing(script: Path, ours: Node):
+    told = run(script, ours, "help", "subcommands").text
+    known = {match[1] for match in re.finditer(r"^  ((?:list|show|declare|delete|close|purge) \w+)", told, re.MULTILINE)}
+    assert len(known) > 30
+    assert {command for command in known if command not in SCENARIO} == set()
+
+
 def test_definitions_go_out_and_come_in_by_rabbitmqadmin(script: Path, both: tuple[Broker, Broker], tmp_path: Path):
     """Also what RabbitMQ exported, and with passwords that still open."""
     rabbit, ours = both
@@ -195,12 +207,17 @@ def _names(rows: list[dict[str, object]]) -> set[str]:
 
 def test_rabbitmqadmin_closes_a_connection(script: Path, both: tuple[Broker, Broker]):
     for broker in both:
-        settings = pika.ConnectionParameters(broker.host, broker.port, virtual_host=VHOST, heartbeat=0)
+        settings = pika.ConnectionParameters(broker.host, broker.port, virtual_host=VHOST, heartbeat=0,
+                                             client_properties={"connection_name": "closing"})
         connection = pika.BlockingConnection(settings)
-        rows = eventually(lambda: broker.api("GET", "/api/connections"), 20)  # noqa: B023 - asked at once
-        told = run(script, broker, "close", "connection", f"name={rows[0]['name']}")
+        [name] = eventually(lambda: _closing(broker), 20)  # noqa: B023 - asked at once
+        told = run(script, broker, "close", "connection", f"name={name}")
         assert (told.code, told.text) == (0, "connection closed\n")
         with pytest.raises(pika.exceptions.AMQPError):
             connection.channel()
-        eventually(lambda: not broker.api("GET", "/api/connections"), 20)  # noqa: B023
+        eventually(lambda: not _closing(broker), 20)  # noqa: B023
 
+
+def _closing(broker: Broker) -> list[str]:
+    """Not those of requests to the API, which RabbitMQ shows for a while."""
+    return [row["name"] for row in broker.api("GET", "/api/connections") if row.get("user_provided_name") == "closing"]

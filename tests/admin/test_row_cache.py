@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,8 @@ import pika
 import pytest
 
 from compat.support import eventually
+from mirrormq.admin.rates import FORGET_AFTER, Rates
+from mirrormq.admin.row_cache import GROUP, Memory, Rows, Teller
 
 from .conftest import Connect
 from .support import Node
@@ -148,3 +150,73 @@ def test_lists_are_sorted_by_what_their_rows_show(node: Node, vhost: str, connec
     plain = node.api("GET", f"/api/queues/{vhost}")
     wanted = sorted((row[column] for row in plain), key=lambda value: (value is not None, value or 0))
     assert [row[column] for row in node.api("GET", f"/api/queues/{vhost}?sort={column}&page=1")["items"]] == wanted
+
+
+# --- many at once ---------------------------------------------------------------------------------------------------------
+
+
+def test_among_many_quiet_queues_every_change_shows_at_once(node: Node, vhost: str, connect: Connect):
+    channel = connect().channel()
+    channel.confirm_delivery()
+    names = [f"q{number:03}" for number in range(0, 3 * GROUP, 2)]
+    for name in names:
+        channel.queue_declare(name)
+
+    def rows() -> dict[str, Any]:
+        return {row["name"]: row for row in node.api("GET", f"/api/queues/{vhost}")}
+
+    def looked() -> bool:
+        before = rows()
+        return all("idle_since" in row for row in before.values()) and rows() == before
+
+    for _ in range(2):
+        eventually(looked, every=0.15)
+    channel.basic_publish("", names[70], b"x")
+    assert {name: row["messages"] for name, row in rows().items() if row["messages"]} == {names[70]: 1}
+    channel.queue_declare("q001")
+    assert list(rows()) == sorted([*names, "q001"])
+    channel.queue_delete(names[5])
+    assert list(rows()) == sorted([*names[:5], *names[6:], "q001"])
+    node.set_policy(vhost, "last", f"^{names[-1]}$", {"max-length": 7})
+    assert {name for name, row in rows().items() if row["policy"] == "last"} == {names[-1]}
+
+
+class Thing:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.count = 0
+
+
+def teller(rates: Rates, rows: Rows, now: int) -> Callable[[list[Thing]], str]:
+    """Shows things at a moment as their counts and rates."""
+    def show(thing: Thing) -> str:
+        figures = rates.look((thing.name,), {"count": thing.count}, now)
+        return f"{thing.name} {thing.count} at {figures.rates.get('count')}"
+
+    memory: Memory[Thing] = Memory(
+        lambda thing: (thing.name,), lambda thing: {"count": thing.count}, lambda thing: (thing.count,),
+        together=lambda things: [(thing.name, thing.count) for thing in things])
+    telling = Teller(memory, memory.rows(rows.by_key, show, rates, now), rates, now)
+    return lambda things: telling.tell(rows, rows.groups("all", len(things)), 0, things).decode()
+
+
+def test_rates_of_what_was_told_together_are_of_the_time_since_the_last_look():
+    rates, rows, things = Rates(5000), Rows(), [Thing("a"), Thing("b")]
+    for now in range(0, 20_000, 1000):
+        told = teller(rates, rows, now)(things)
+    assert told == "a 0 at 0.0,b 0 at 0.0"
+    assert rows.groups("all", 2)[0].looked == 19_000
+    things[0].count = 30
+    assert teller(rates, rows, 20_000)(things) == "a 30 at 0.0,b 0 at 0.0"
+    assert rows.groups("all", 2) == {}
+    assert teller(rates, rows, 25_000)(things) == "a 30 at 5.0,b 0 at 0.0"
+
+
+def test_things_told_together_for_long_are_not_forgotten_and_a_reset_takes_them_apart():
+    rates, rows, things = Rates(5000), Rows(), [Thing("a")]
+    for now in range(0, 10 * FORGET_AFTER, 1000):
+        teller(rates, rows, now)(things)
+    rates.look(("another",), {}, 10 * FORGET_AFTER)     # something new is when what nobody looks at is forgotten
+    assert rates.is_still(("a",))
+    rates.reset()
+    assert teller(rates, rows, 10 * FORGET_AFTER)(things) == "a 0 at None"

@@ -1,50 +1,85 @@
 """What was cut off a queue's log has buttons; and what is rare in a ring: a learner far behind, as its leader tells it.
 
-A stand-in answers for the leader: real nodes come to such a state only for a moment, or by a broken disk.
+The first is real: three nodes, a leader that nobody can reach confirms alone, and what it confirmed is in quarantine when it is
+back. For the second a stand-in answers for the leader: real nodes are in that state only for a moment.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
 
 import pika
-from playwright.sync_api import Route, expect
+import pytest
+from playwright.sync_api import expect
 
 from admin.support import Node, quote
+from cluster.live.nodes import Node as Member
+from cluster.live.nodes import Nodes, running
+from mirror.live.rings import count, declare, eventually, leader_of, mirror, publish, until_in_sync
 
+from .conftest import Window
 from .support import Reader
 
 Channel = pika.adapters.blocking_connection.BlockingChannel
+LONG = 40.0             # seconds in which a ring has a new leader, or is whole, on a busy machine
 MARKS = {"is_linked": True, "lag_entries": 0, "lag_bytes": 0, "sync_done": None, "sync_total": None}
 RING = {
     "epoch": 3, "end": 100, "stable": 98, "is_mirrored": True, "wanted": 2, "sentence": "", "leader": "a@x", "policy": "ha",
     "messages": 5, "members": [MARKS | {"node": "a@x", "received": 100, "durable": 100}], "lakes": [],
     "learners": [MARKS | {"node": "d@x", "received": 40, "durable": 40, "lag_entries": 60, "sync_done": 4, "sync_total": 10}],
 }  # fmt: skip
-CUT = {"id": "cut-1", "node": "a@x", "epoch": 3, "first": 99, "last": 100, "time_ms": 1_700_000_000_000, "messages": 2,
-       "reason": "epoch 4 never had them"}
 
 
-def test_what_was_cut_off_is_put_back_with_a_button(reader: Reader, vhost: str, channel: Channel):
-    channel.queue_declare("q", durable=True)
-    cut: list[dict[str, Any]] = [CUT]
-    told: list[Any] = []
+@pytest.fixture
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+    with running(tmp_path_factory.mktemp("quarantine")) as started:
+        yield started
 
-    def settle(route: Route) -> None:
-        told.append(route.request.post_data_json)
-        cut.clear()
-        route.fulfill(json={"messages": 2})
 
-    page = reader.page
-    page.route("**/api/queues/*/q/ring", lambda route: route.fulfill(json=RING))
-    page.route("**/api/queues/*/q/quarantine", lambda route: route.fulfill(json=cut))
-    page.route("**/quarantine/cut-1", settle)
-    reader.open("queues", vhost, "q", "ring")
-    expect(page.locator(".ring g.learner title")).to_have_text("d@x: learner, syncing 40 %")
-    page.get_by_role("table", name="quarantine").get_by_role("button", name="Put back").click()
+def confirm_alone(nodes: Nodes, queue: str, *bodies: bytes) -> None:
+    """The last node leads the queue, and has confirmed these when it is cut off; another leads, and it is back without them."""
+    last = nodes[2]
+    mirror(last, queue, ha_replication="async")
+    declare(last, queue)
+    until_in_sync(nodes, queue)
+    last.line.blackhole()
+    publish(last, queue, *bodies)
+    eventually(lambda: leader_of(nodes[0], queue) not in ("", last.name), within=LONG)
+    last.line.heal()
+    until_in_sync(nodes, queue)
+    assert count(nodes[0], queue) == 0
+
+
+def seat_at(window: Window, node: Member) -> Reader:
+    """Logged in at a node of a cluster; the page asks for nothing but its address."""
+    person = Node(node.directory, name=node.name)
+    person.host, person.port, person.http_port = node.host, node.port, node.http_port
+    reader = window(person)
+    reader.enter()
+    return reader
+
+
+@pytest.mark.timeout(240)
+def test_what_was_cut_off_is_put_back_with_a_button(nodes: Nodes, window: Window):
+    confirm_alone(nodes, "loose", b"first", b"second")
+    reader = seat_at(window, nodes[0])
+    page, table = reader.page, reader.page.get_by_role("table", name="quarantine")
+    reader.open("queues", "/", "loose", "ring")
+    expect(table).to_contain_text(nodes[2].name, timeout=1000 * LONG)
+    table.get_by_role("button", name="Put back").click()
     page.get_by_role("dialog").get_by_role("button", name="Put them back").click()
-    expect(page.get_by_role("table", name="quarantine")).to_have_count(0)
-    assert told == [{"action": "requeue"}]
+    expect(table).to_have_count(0)
+    eventually(lambda: count(nodes[1], "loose") == 2, within=LONG)
+    reader.open("queues", "/", "loose", "messages")
+    page.get_by_role("button", name="Browse").click()
+    expect(page.locator("article.message pre")).to_have_text(["first", "second"])
+
+
+def test_a_learner_far_behind_is_drawn_with_its_progress(reader: Reader, vhost: str, channel: Channel):
+    channel.queue_declare("q", durable=True)
+    reader.page.route("**/api/queues/*/q/ring", lambda route: route.fulfill(json=RING))
+    reader.open("queues", vhost, "q", "ring")
+    expect(reader.page.locator(".ring g.learner title")).to_have_text("d@x: learner, syncing 40 %")
 
 
 def test_what_is_not_there_cannot_be_settled_or_undone(node: Node, vhost: str, channel: Channel):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from math import isfinite
 from typing import Any, Final
 
 from mirrormq.admin.access import Gate, Principal
@@ -112,9 +113,14 @@ class Call:
         return self._body
 
     def need(self, key: str) -> Any:
-        if key not in self.body:
-            raise key_missing(key)
+        self.need_all(key)
         return self.body[key]
+
+    def need_all(self, *keys: str) -> None:
+        """All that are missing are named."""
+        lacking = [key for key in keys if key not in self.body]
+        if lacking:
+            raise key_missing(*lacking)
 
     def need_text(self, key: str) -> str:
         value = self.need(key)
@@ -134,11 +140,19 @@ def parse_object(raw: bytes, complaint: str) -> Json:
     if not raw.strip():
         return {}
     try:
-        value = json.loads(raw)
+        value = json.loads(raw, parse_constant=_finite, parse_float=_finite)
     except (ValueError, RecursionError):
         raise bad_request(complaint) from None
     if not isinstance(value, dict):
         raise bad_request(complaint)
+    return value
+
+
+def _finite(word: str) -> float:
+    """JSON has no Infinity, and no number for which there is no room."""
+    value = float(word)
+    if not isfinite(value):
+        raise ValueError(f"{word} is no JSON")
     return value
 
 

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from mirrormq.admin.call import Answer, Json, State
-from mirrormq.admin.listing import Page, columns_of, encode, in_slices, page_of, project, sort_key, value_at
-from mirrormq.admin.row_cache import Memory
+from mirrormq.admin.listing import Page, batches, columns_of, encode, in_slices, page_of, project, sort_key, value_at
+from mirrormq.admin.row_cache import GROUP, Memory, Teller
 from mirrormq.broker.broker import Broker
 
 T = TypeVar("T")
@@ -70,7 +71,19 @@ class Kind(Generic[T]):
         """One row of a list, encoded."""
         plain = shown(self.view(state, query), query)
         memory, rows = self.memory(state), state.row_cache.rows(self.word, query)
-        return plain if memory is None or rows is None else memory.rows(rows, plain, state.rates, int(state.broker.now))
+        if memory is None or rows is None:
+            return plain
+        return memory.rows(rows.by_key, plain, state.rates, int(state.broker.now))
+
+    async def list_all(self, state: State, query: Query, scope: Scope, things: Sequence[T]) -> bytes:
+        """The encoded list of these, which are all that there are."""
+        text, memory, rows = self.text(state, query), self.memory(state), state.row_cache.rows(self.word, query)
+        if memory is None or rows is None:
+            return _joined(await in_slices(things, text))
+        teller, groups = Teller(memory, text, state.rates, int(state.broker.now)), rows.groups(scope, len(things))
+        pieces = await in_slices(range(0, len(things), GROUP),
+                                 lambda at: teller.tell(rows, groups, at, things[at:at + GROUP]), at_once=1)
+        return _bracketed(pieces)
 
     def memory(self, _: State) -> Memory[T] | None:
         """How rows are told from memory; None if they are not."""
@@ -78,6 +91,10 @@ class Kind(Generic[T]):
 
     def quick_value(self, _: State, __: str) -> Callable[[T], object] | None:
         """A column by which lists are sorted often, without the rest of the row."""
+        return None
+
+    def quick_numbers(self, _: str) -> Callable[[Sequence[T]], Iterable[int]] | None:
+        """A column of numbers by which lists are sorted often, of many at once."""
         return None
 
     def whole_view(self, state: State, query: Query) -> Callable[[T], Json]:
@@ -149,7 +166,7 @@ async def survey(state: State, kind: Kind[T], scope: Scope, query: Query, *, is_
     page, order = page_of(query) if is_paged else None, Order(query)
     found = kind.find(state.broker, scope)
     total = len(found)
-    if page is not None:
+    if page is not None and not page.is_of_all:
         found = [thing for thing in found if page.wanted(kind.name(thing))]
     filtered = len(found)
     if page is not None:
@@ -162,9 +179,17 @@ async def first_of(state: State, kind: Kind[T], things: list[T], order: Order, q
     """Those that come first in the wanted order; equal ones stay in the order of their places, backwards too."""
     if not order.column:
         return (things[::-1] if order.is_backwards else things)[:count]
-    keys: list[Any] = await in_slices(things, order.keys(kind, kind.view(state, query), state))
+    keys = await _keys(state, kind, things, order, query)
     places = sorted(range(len(things)), key=keys.__getitem__, reverse=order.is_backwards)
     return [things[at] for at in places[:count]]
+
+
+async def _keys(state: State, kind: Kind[T], things: list[T], order: Order, query: Query) -> list[Any]:
+    numbers = kind.quick_numbers(order.column)
+    if numbers is None:
+        return await in_slices(things, order.keys(kind, kind.view(state, query), state))
+    parts = await in_slices(batches(things, GROUP), lambda some: list(numbers(some)))
+    return list(chain.from_iterable(parts))
 
 
 async def entries_of(state: State, kind: Kind[T], things: Sequence[T], order: Order, query: Query, *,
@@ -193,6 +218,14 @@ def _joined(rows: Sequence[str]) -> bytes:
     return ("[" + ",".join(rows) + "]").encode()
 
 
+def _bracketed(pieces: list[bytes]) -> bytes:
+    """A long list is copied once: its first and its last piece get the brackets before they are joined."""
+    pieces = pieces or [b""]
+    pieces[0] = b"[" + pieces[0]
+    pieces[-1] += b"]"
+    return b",".join(pieces)
+
+
 def encode_text(row: object) -> str:
     return encode(row).decode()
 
@@ -215,9 +248,9 @@ class Census(Generic[T]):
         self._cluster = state.runtime.cluster
 
     async def answer(self) -> Answer:
-        if self.page is None and not self.order.column and not self.order.is_backwards and self._is_alone():
-            text = self.kind.text(self.state, self.query)
-            return Answer(200, _joined(await in_slices(self.kind.find(self.state.broker, self.scope), text)))
+        everything = None if self.page is not None or self.order.column or self.order.is_backwards else self._all_here()
+        if everything is not None:
+            return Answer(200, await self.kind.list_all(self.state, self.query, self.scope, everything))
         total, filtered, entries = await self.look()
         entries = self.order.arrange(entries)
         if self.page is not None:
@@ -228,9 +261,9 @@ class Census(Generic[T]):
             return Answer(200, encoded)
         return Answer(200, self.page.around(encoded, len(rows), total=total, filtered=filtered))
 
-    def _is_alone(self) -> bool:
-        """Whether everything that is to be listed is here, so that there is nothing to put together."""
-        return not self._cluster.neighbours
+    def _all_here(self) -> list[T] | None:
+        """Everything that is to be listed, if it is here, so that there is nothing to put together."""
+        return None if self._cluster.neighbours else self.kind.find(self.state.broker, self.scope)
 
     async def look(self) -> Survey:
         """What all nodes have. Of a page's list, as much as can be on the page."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any, Final
 
 from mirrormq.admin.call import Json, State
@@ -45,11 +46,20 @@ def connection_counters(connection: Connection) -> dict[str, int]:
     return {"recv_oct": int(connection.received_bytes), "send_oct": int(connection.sent_bytes)}
 
 
+EVERYTHING: Final = Scope()
+CONNECTION_MARKS: Final = attrgetter(
+    "name", "connected_at", "received_bytes", "sent_bytes", "received_count", "sent_count", "state", "is_blocked", "user",
+    "vhost")
+
+
 def connection_mark(connection: Connection) -> Mark:
     """All else of its row stays as it was when it was opened."""
-    return (connection.connected_at, connection.received_bytes, connection.sent_bytes, connection.received_count,
-            connection.sent_count, len(connection.channels), connection.state, connection.is_blocked,
-            bool(connection.broker.alarms), connection.user, connection.vhost)
+    return (CONNECTION_MARKS(connection), len(connection.channels), bool(connection.broker.alarms))
+
+
+def connection_marks(connections: Sequence[Connection]) -> list[Any]:
+    lengths = map(len, map(attrgetter("channels"), connections))
+    return [*map(CONNECTION_MARKS, connections), *lengths, bool(connections[0].broker.alarms)]
 
 
 class ConnectionView:
@@ -114,12 +124,22 @@ def channel_key(channel: Channel) -> tuple[str, ...]:
     return ("channel", channel_name(channel))
 
 
+CHANNEL_MARKS: Final = attrgetter(
+    "connection.name", "number", "connection.connected_at", "acknowledged", "confirmed", "delivered", "delivered_no_ack",
+    "dropped", "published", "returned", "sequence", "prefetch", "limit", "mode")
+
+
 def channel_mark(channel: Channel) -> Mark | None:
     if channel.transaction is not None:
         return None
-    return (channel.connection.connected_at, channel.acknowledged, channel.confirmed, channel.delivered, channel.delivered_no_ack,
-            channel.dropped, channel.published, channel.returned, channel.sequence, len(channel.consumers), len(channel.unacked),
-            channel.prefetch, channel.limit, channel.mode)
+    return (CHANNEL_MARKS(channel), len(channel.consumers), len(channel.unacked))
+
+
+def channel_marks(channels: Sequence[Channel]) -> list[Any] | None:
+    if any(map(attrgetter("transaction"), channels)):
+        return None
+    return [*map(CHANNEL_MARKS, channels), *map(len, map(attrgetter("consumers"), channels)),
+            *map(len, map(attrgetter("unacked"), channels))]
 
 
 class ChannelView:
@@ -169,8 +189,8 @@ class Connections(Kind[Connection]):
     word = "connections"
 
     def find(self, broker: Broker, scope: Scope) -> list[Connection]:
-        found = [connection for connection in broker.connections if _is_meant(connection, scope)]
-        return sorted(found, key=lambda connection: connection.name)
+        found = broker.connections if scope == EVERYTHING else [one for one in broker.connections if _is_meant(one, scope)]
+        return sorted(found, key=attrgetter("name"))
 
     def pick(self, broker: Broker, places: Sequence[Place]) -> list[Connection | None]:
         by_name = {connection.name: connection for connection in broker.connections}
@@ -189,7 +209,7 @@ class Connections(Kind[Connection]):
         return ConnectionView(state, query).show
 
     def memory(self, _: State) -> Memory[Connection] | None:
-        return Memory(connection_key, connection_counters, connection_mark)
+        return Memory(connection_key, connection_counters, connection_mark, together=connection_marks)
 
 
 def _is_meant(connection: Connection, scope: Scope) -> bool:
@@ -216,7 +236,7 @@ class Channels(Kind[Channel]):
     word = "channels"
 
     def find(self, broker: Broker, scope: Scope) -> list[Channel]:
-        return [channel for connection in CONNECTIONS.find(broker, scope) for channel in _in_order(connection.channels.values())]
+        return [channel for connection in CONNECTIONS.find(broker, scope) for channel in _in_order(connection.channels)]
 
     def pick(self, broker: Broker, places: Sequence[Place]) -> list[Channel | None]:
         connections = CONNECTIONS.pick(broker, places)
@@ -236,11 +256,11 @@ class Channels(Kind[Channel]):
         return ChannelView(state, query).show
 
     def memory(self, _: State) -> Memory[Channel]:
-        return Memory(channel_key, channel_counters, channel_mark)
+        return Memory(channel_key, channel_counters, channel_mark, together=channel_marks)
 
 
-def _in_order(channels: Iterable[Channel]) -> list[Channel]:
-    return sorted(channels, key=lambda channel: channel.number)
+def _in_order(channels: dict[int, Channel]) -> list[Channel]:
+    return [channels[number] for number in sorted(channels)]
 
 
 CONNECTIONS: Final = Connections()

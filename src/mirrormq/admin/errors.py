@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from mirrormq.wire.errors import AccessRefused, AMQPError, NotFound
 
 Reason = str | list[object]
+WIDTH: Final = 80       # of a line that Erlang prints
 
 
 class ApiError(Exception):
@@ -26,8 +29,11 @@ def bad_request(reason: Reason) -> ApiError:
     return ApiError(400, "bad_request", reason)
 
 
-def key_missing(key: str) -> ApiError:
-    return bad_request(f"[{{key_missing,{key}}}]")
+def key_missing(*keys: str) -> ApiError:
+    """As Erlang prints a list: in one line, if it fits."""
+    words = [f"{{key_missing,{key}}}" for key in keys]
+    line = f"[{','.join(words)}]"
+    return bad_request(line if len(line) <= WIDTH else f"[{f',{chr(10)} '.join(words)}]")
 
 
 def not_found() -> ApiError:

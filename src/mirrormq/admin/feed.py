@@ -326,13 +326,19 @@ def put_mirror(call: Call) -> Answer:
         if name in body:
             value[name] = str(body[name]) if name == "pattern" else as_integer(body[name])
     acknowledged = dict(value.get("queues") or {})
-    for log_id, index in (body.get("queues") or {}).items():
+    for log_id, index in _table(body.get("queues")).items():
         known = 0 if body.get("rewind") is True else acknowledged.get(log_id, 0)
         acknowledged[str(log_id)] = max(known, as_integer(index))
     value["queues"] = _living(call, LakeMirror(vhost, call.args["name"], value), acknowledged)
     value["renewed"] = call.broker.now
     rules.put_parameter(call.broker, COMPONENT, vhost, call.args["name"], value)
     return created(is_new=before is None)
+
+
+def _table(value: object) -> Json:
+    if value is not None and not isinstance(value, dict):
+        raise bad_request("queues are not a JSON object")
+    return value or {}
 
 
 def _living(call: Call, mirror: LakeMirror, acknowledged: dict[str, int]) -> dict[str, int]:

@@ -38,6 +38,7 @@ class Page:
     def __init__(self, number: int, size: int, name: str, *, use_regex: bool) -> None:
         self.number = number
         self.size = size
+        self.is_of_all = not name       # whatever its name is
         self.wanted = _name_filter(name, use_regex=use_regex)
 
     def cut(self, items: Sequence[T], count: int | None = None) -> Sequence[T]:
@@ -72,12 +73,18 @@ def page_of(query: Mapping[str, str]) -> Page | None:
     if "page" not in query:
         return None
     number, size = query["page"], query.get("page_size", str(DEFAULT_PAGE_SIZE))
-    if not (number.isascii() and number.isdecimal() and size.isascii() and size.isdecimal()):
+    if not (_is_whole(number) and _is_whole(size)):
         raise bad_request("Pagination parameters are invalid")
     if int(number) < 1 or not 1 <= int(size) <= MAX_PAGE_SIZE:
+        told = int(size) if "page_size" in query else "undefined"
         raise ApiError(400, "invalid_pagination_parameters",
-                       f"Invalid pagination parameters: page number {int(number)}, page size {int(size)}")
+                       f"Invalid pagination parameters: page number {int(number)}, page size {told}")
     return Page(int(number), int(size), query.get("name", ""), use_regex=query.get("use_regex") == "true")
+
+
+def _is_whole(text: str) -> bool:
+    digits = text.removeprefix("-")
+    return digits.isascii() and digits.isdecimal()
 
 
 # --- sorting and columns --------------------------------------------------------------------------------------------
@@ -130,7 +137,7 @@ async def answer_rows(call: Call, rows: Rows[T], *, is_paged: bool = False) -> A
     page = page_of(call.query) if is_paged else None
     items = rows.items
     total = len(items)
-    if page is not None and rows.name is not None:
+    if page is not None and rows.name is not None and not page.is_of_all:
         name = rows.name
         items = [item for item in items if page.wanted(name(item))]
     filtered = len(items)
@@ -166,17 +173,21 @@ async def _encoded(call: Call, rows: Rows[T], items: Sequence[T]) -> bytes:
     return b"[" + b",".join(pieces) + b"]"
 
 
-async def in_slices(items: Sequence[T], work: Callable[[T], R]) -> list[R]:
+async def in_slices(items: Sequence[T], work: Callable[[T], R], at_once: int = LOOK) -> list[R]:
     """The results for all items; the event loop gets its turn in between."""
     loop = asyncio.get_running_loop()
     until = loop.time() + SLICE
     results: list[R] = []
-    for start in range(0, len(items), LOOK):
-        results += [work(item) for item in items[start:start + LOOK]]
+    for start in range(0, len(items), at_once):
+        results += [work(item) for item in items[start:start + at_once]]
         if loop.time() > until:
             await asyncio.sleep(0)
             until = loop.time() + SLICE
     return results
+
+
+def batches(items: Sequence[T], size: int) -> list[Sequence[T]]:
+    return [items[start:start + size] for start in range(0, len(items), size)]
 
 
 def answer_one(call: Call, row: Json) -> Answer:

@@ -27,6 +27,7 @@ ALIVENESS_QUEUE: Final = "aliveness-test"
 
 async def publish_message(call: Call) -> Answer:
     vhost = call.vhost_to_change()
+    call.need_all("routing_key", "properties", "payload", "payload_encoding")
     routing_key = call.need_text("routing_key")
     properties = to_properties(call.need("properties"))
     payload = _payload(call.need_text("payload"), call.need("payload_encoding"))

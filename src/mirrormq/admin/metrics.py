@@ -145,6 +145,10 @@ class Census:
         living = _sums(self.rows["queue"], names)
         return {name: count + self.ended.get(name, 0) for name, count in zip(names, living, strict=True)}
 
+    def polled(self) -> Values:
+        """What queues count, and channels do not: RabbitMQ has it among the sums of channels."""
+        return self.delivered(("get", "get_no_ack", "get_empty", "redeliver"))
+
 
 def _logins(state: State) -> Values:
     gate = state.gate
@@ -197,7 +201,7 @@ async def _aggregated(call: Call) -> Answer:
         if whose in ("node", "login"):
             _rows(page, rows, fields)
         else:
-            _rows(page, [({}, _added(rows, fields))], fields)
+            _rows(page, [({}, _added(rows, fields) | (census.polled() if whose == "channel" else {}))], fields)
     return _answer(page)
 
 

@@ -49,15 +49,15 @@ MECHANISMS: Final = {
 
 def _counters(runtime: Runtime) -> dict[str, int]:
     usage = resource.getrusage(resource.RUSAGE_SELF)
-    stats = runtime.log.store.stats()
+    store = runtime.log.store
     found = dict.fromkeys(COUNTS, 0) | {name: runtime.broker.counters.get(name, 0) for name in CHURN}
     return found | {
         "mem_used": resident_memory(), "fd_used": _open_files(), "sockets_used": runtime.client_count(),
         "proc_used": threading.active_count(), "disk_free": free_disk(runtime.config.data_dir) or 0,
         "gc_num": sum(generation["collections"] for generation in gc.get_stats()),
-        "context_switches": usage.ru_nvcsw + usage.ru_nivcsw, "io_write_count": stats.commits,
-        "io_write_bytes": stats.committed_bytes, "io_sync_count": stats.commits,
-        "io_sync_avg_time": int(stats.last_commit_seconds * 1000),
+        "context_switches": usage.ru_nvcsw + usage.ru_nivcsw, "io_write_count": store.commits,
+        "io_write_bytes": store.durable, "io_sync_count": store.commits,
+        "io_sync_avg_time": int(store.last_commit_seconds * 1000),
         "mnesia_disk_tx_count": runtime.broker.journal.written,
     }  # fmt: skip
 

@@ -60,6 +60,7 @@ def _check_both(call: Call) -> None:
 
 
 def put_permission(call: Call) -> Answer:
+    call.need_all(*PATTERNS)
     patterns = [call.need_text(name) for name in PATTERNS]
     _check_both(call)
     user, vhost = call.args["user"], call.args["vhost"]

@@ -69,8 +69,7 @@ class Resource:
 
     def put(self, call: Call) -> Answer:
         vhost, name = call.vhost_to_change().name, call.args["name"]
-        call.need("pattern")
-        call.need("definition")
+        call.need_all("pattern", "definition")
         try:
             policy = parse_policy(vhost, name, call.body, operator=self._operator)
         except PolicyFault as fault:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 
 from mirrormq.admin.call import Json, State
 from mirrormq.admin.census import Census, Entry, Kind, Place, Query, Scope, Survey, ask_rows, shown
 from mirrormq.admin.listing import in_slices, sort_key, value_at
-from mirrormq.admin.queue_marks import marks, quick_value
-from mirrormq.admin.queue_view import QueueView, queue_counters, queue_key, show_down
+from mirrormq.admin.queue_marks import IS_AWAY, NUMBERS, memory_of_queues, quick_value, serving
+from mirrormq.admin.queue_view import QueueView, show_down
 from mirrormq.admin.row_cache import Memory
 from mirrormq.broker.broker import Broker
 from mirrormq.broker.queue import Queue
@@ -17,15 +18,15 @@ from mirrormq.broker.queue import Queue
 
 def known_queues(broker: Broker, scope: Scope) -> list[Queue]:
     """Wherever they are, in the order in which they are shown."""
-    return [queue for name, vhost in sorted(broker.vhosts.items()) if scope.has_vhost(name)
-            for _, queue in sorted(vhost.queues.items())]
+    chosen = [vhost.queues for name, vhost in sorted(broker.vhosts.items()) if scope.has_vhost(name)]
+    return list(chain.from_iterable(map(queues.__getitem__, sorted(queues)) for queues in chosen))
 
 
 class Queues(Kind[Queue]):
     word = "queues"
 
     def find(self, broker: Broker, scope: Scope) -> list[Queue]:
-        return [here for queue in known_queues(broker, scope) if (here := broker.serving(queue)) is not None]
+        return serving(broker, known_queues(broker, scope))
 
     def pick(self, broker: Broker, places: Sequence[Place]) -> list[Queue | None]:
         found = [known_queue(broker, place) for place in places]
@@ -44,10 +45,13 @@ class Queues(Kind[Queue]):
         return QueueView(state, query).show
 
     def memory(self, state: State) -> Memory[Queue]:
-        return Memory(queue_key, queue_counters, marks(state))
+        return memory_of_queues(state)
 
     def quick_value(self, state: State, column: str) -> Callable[[Queue], object] | None:
         return quick_value(state, column)
+
+    def quick_numbers(self, column: str) -> Callable[[Sequence[Queue]], Iterable[int]] | None:
+        return NUMBERS.get(column)
 
     def whole_view(self, state: State, query: Query) -> Callable[[Queue], Json]:
         return QueueView(state, query).show_whole
@@ -67,22 +71,28 @@ class QueueCensus(Census[Queue]):
     def __init__(self, state: State, query: Query, scope: Scope) -> None:
         super().__init__(state, query, QUEUES, scope, is_paged=True)
 
-    def _is_alone(self) -> bool:
+    def _all_here(self) -> list[Queue] | None:
         """Also queues of nodes that are down are listed."""
-        vhosts = self.state.broker.vhosts.values()
-        return super()._is_alone() and not any(queue.is_away for vhost in vhosts for queue in vhost.queues.values())
+        queues = [] if self._cluster.neighbours else known_queues(self.state.broker, self.scope)
+        return None if self._cluster.neighbours or any(map(IS_AWAY, queues)) else queues
 
     async def look(self) -> Survey:
         if self.order.is_by_names:
             return await self._by_names()
         found = await super().look()
-        silent = [queue for queue in known_queues(self.state.broker, self.scope)
-                  if self.state.broker.serving(queue) is None and queue.home not in self.answered]
+        silent = self._silent()
         wanted = self._wanted(silent)
         path = self.order.column.split(".")
         more = await in_slices(wanted, lambda queue: Entry(queue.home, self.kind.place(queue),
                                                              sort_key(value_at(show_down(queue), path))))
         return Survey(found.total + len(silent), found.filtered + len(wanted), found.entries + more)
+
+    def _silent(self) -> list[Queue]:
+        """Those of nodes that have not answered, in any order."""
+        broker = self.state.broker
+        away = [queue for name, vhost in broker.vhosts.items() if self.scope.has_vhost(name)
+                for queue in filter(IS_AWAY, vhost.queues.values())]
+        return [queue for queue in away if broker.serving(queue) is None and queue.home not in self.answered]
 
     async def _by_names(self) -> Survey:
         own = self.state.broker.node_name
@@ -105,7 +115,7 @@ class QueueCensus(Census[Queue]):
 
     def _wanted(self, queues: list[Queue]) -> list[Queue]:
         page = self.page
-        return queues if page is None else [queue for queue in queues if page.wanted(queue.name)]
+        return queues if page is None or page.is_of_all else [queue for queue in queues if page.wanted(queue.name)]
 
     def without_home(self, places: Sequence[Place]) -> list[str | None]:
         text = shown(show_down, self.query)

@@ -12,7 +12,7 @@ from mirrormq.admin.errors import ApiError, bad_request, from_broker, missing, n
 from mirrormq.admin.listing import answer_one
 from mirrormq.admin.queue_census import QueueCensus, show_alone
 from mirrormq.admin.session import Session
-from mirrormq.admin.values import to_table
+from mirrormq.admin.values import OCTET, to_table
 from mirrormq.broker.forward.away import AwayQueue
 from mirrormq.broker.ops_queue import check_deletable
 from mirrormq.broker.queue import Queue
@@ -46,6 +46,9 @@ async def show_queue(call: Call) -> Answer:
 async def declare_queue(call: Call) -> Answer:
     vhost = call.vhost_to_change()
     name, body = call.args["name"], call.body
+    size = len(name.encode("utf-8", "surrogatepass"))
+    if size > OCTET:
+        raise bad_request(f"queue should be less than {OCTET} bytes, actually was {size}\n")
     is_new = name not in vhost.queues
     method = QueueDeclare(
         name, durable=call.boolean("durable", default=False), auto_delete=call.boolean("auto_delete", default=False),

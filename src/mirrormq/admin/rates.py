@@ -94,6 +94,7 @@ class _Entry:
 class Rates:
     def __init__(self, interval: int) -> None:
         self._interval = interval
+        self.generation = 0             # what was told before a reset is worth nothing
         self._entries: dict[Key, _Entry] = {}
         self._pruned = 0
 
@@ -111,6 +112,7 @@ class Rates:
         return Figures(look, entry.rates, entry.looks or ())
 
     def reset(self) -> None:
+        self.generation += 1
         self._entries = {}
 
     def is_quiet(self, key: Key, counters: Counters) -> bool:

@@ -7,8 +7,10 @@ dropped, and what it held goes back to its queues when the session ends.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final, Self
 
+from mirrormq.admin.errors import bad_request
 from mirrormq.broker.auth import User
 from mirrormq.broker.broker import Broker
 from mirrormq.broker.channel import CONFIRM, Channel, Delivery
@@ -76,7 +78,7 @@ class Session:
         """AMQPError if the broker refuses, at once or after the cluster was asked."""
         channel = self._channel
         self._begin(method)
-        dispatch(channel, method, method.encode())
+        dispatch(channel, method, encoded(method.encode))
         while channel.is_suspended and not channel.is_closing:
             channel.connection.broker.schedule()
             await self._news()
@@ -91,8 +93,8 @@ class Session:
         """Whether a queue has it, which is then stable there."""
         broker, channel = self._connection.broker, self._channel
         channel.mode = CONFIRM
-        key = BasicPublish(exchange, routing_key, mandatory=True).encode()
-        head = encode_properties(properties)
+        key = encoded(BasicPublish(exchange, routing_key, mandatory=True).encode)
+        head = encoded(lambda: encode_properties(properties))
         content = build_content(CHANNEL, head, body, self._connection.frame_max)
         channel.publish(key, broker.infos.get(head), content, len(body))
         barrier = channel.barrier
@@ -126,3 +128,11 @@ class Session:
             self._channel.turn_away(taken, requeue=requeue)
         else:
             self._channel.acknowledge(taken)
+
+
+def encoded(encode: Callable[[], bytes]) -> bytes:
+    """As it would go over the wire. What JSON can say, and AMQP cannot, is the caller's mistake."""
+    try:
+        return encode()
+    except (ValueError, OverflowError):         # a name, key or text that is too long, or no text at all
+        raise bad_request("a name, a routing key and the name of a header have at most 255 bytes") from None

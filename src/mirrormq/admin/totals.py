@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, TypeVar
+from operator import attrgetter
+from typing import Any, Final
 
 from mirrormq.admin.call import Json, State
-from mirrormq.admin.census import Query, Scope
+from mirrormq.admin.census import Query
 from mirrormq.admin.connection_view import channel_counters, user_of, vhost_of
 from mirrormq.admin.figures import Fields, add_fields
-from mirrormq.admin.listing import in_slices
-from mirrormq.admin.queue_view import LENGTHS, queue_counters, span_of
+from mirrormq.admin.listing import batches, in_slices
+from mirrormq.admin.queue_marks import EVERYONE, serving
+from mirrormq.admin.queue_view import LENGTHS, span_of
 from mirrormq.broker.broker import Broker
 from mirrormq.broker.connection import Connection
 from mirrormq.broker.queue import Queue
-from mirrormq.broker.vhost import VirtualHost
 from mirrormq.node.runtime import Runtime
 
 Counters = dict[str, int]
 OF_QUEUES: Final = ("ack", "deliver", "deliver_get", "deliver_no_ack", "get", "get_empty", "get_no_ack", "redeliver")
 OF_CHANNELS: Final = ("confirm", "drop_unroutable", "publish", "return_unroutable")
+OF_EACH: Final = {
+    "messages_ready": "backlog.count", "messages_unacknowledged": "held", "ack": "acknowledged", "deliver": "delivered",
+    "deliver_no_ack": "delivered_no_ack", "get": "got", "get_no_ack": "got_no_ack", "redeliver": "redelivered",
+}  # fmt: skip
+EACH: Final = attrgetter(*OF_EACH.values())
 TRAFFIC: Final = ("recv_oct", "send_oct")
 DISK: Final = ("disk_reads", "disk_writes")
 FLOWS: Final = tuple(sorted((*OF_QUEUES, *OF_CHANNELS, *DISK)))
@@ -27,52 +33,34 @@ CHURN: Final = (
     "channel_closed", "channel_created", "connection_closed", "connection_created", "queue_created", "queue_declared",
     "queue_deleted",
 )  # fmt: skip
-NAMES: Final = (*LENGTHS, *OF_QUEUES, *OF_CHANNELS, *TRAFFIC)
+NAMES: Final = (*LENGTHS, *OF_QUEUES, *OF_CHANNELS, *TRAFFIC, "consumers")
 PIECE: Final = 200      # virtual hosts of one answer
 BATCH: Final = 50       # things that are added up without a look at the clock; in_slices takes some of them at once
-T = TypeVar("T")
 
 
 async def count_here(broker: Broker, vhosts: Sequence[str] | None) -> dict[str, Counters]:
     """Sums over what this node has, by virtual host."""
     names = [name for name in (broker.vhosts if vhosts is None else vhosts) if name in broker.vhosts]
     sums = {name: dict.fromkeys(NAMES, 0) for name in names}
-    batches = [(sums[name], batch) for name in names for batch in _batches(_served(broker, broker.vhosts[name]))]
-    await in_slices(batches, lambda part: _add_queues(*part))
-    await in_slices(_batches(list(broker.connections)), lambda batch: _add_connections(sums, batch))
+    parts = [(sums[name], part) for name in names for part in batches(list(broker.vhosts[name].queues.values()), BATCH)]
+    await in_slices(parts, lambda part: _add_queues(part[0], serving(broker, part[1])))
+    await in_slices(batches(list(broker.connections), BATCH), lambda some: _add_connections(sums, some))
     return sums
 
 
-def _batches(items: list[T]) -> list[list[T]]:
-    return [items[start:start + BATCH] for start in range(0, len(items), BATCH)]
+def _add_queues(sums: Counters, queues: Sequence[Queue]) -> None:
+    """A getter reads all of a queue at once: thousands of queues cost little."""
+    if not queues:
+        return
+    counted = dict(zip(OF_EACH, map(sum, zip(*map(EACH, queues), strict=True)), strict=True))
+    counted["deliver_get"] = counted["deliver"] + counted["deliver_no_ack"] + counted["get"] + counted["get_no_ack"]
+    counted["messages"] = counted["messages_ready"] + counted["messages_unacknowledged"]
+    counted["consumers"] = sum(map(len, map(EVERYONE, queues)))
+    for name, value in counted.items():
+        sums[name] += value
 
 
-def queues_here(broker: Broker, scope: Scope) -> list[Queue]:
-    """In any order: sums need none."""
-    return [queue for name, vhost in broker.vhosts.items() if scope.has_vhost(name) for queue in _served(broker, vhost)]
-
-
-def _served(broker: Broker, vhost: VirtualHost) -> list[Queue]:
-    """Also mirrored ones, to which there is a way even where they lead."""
-    return [here for queue in vhost.queues.values() if (here := broker.serving(queue) if queue.is_away else queue) is not None]
-
-
-def _add_queues(sums: Counters, queues: list[Queue]) -> None:
-    """Most queues of most nodes have never been used; they cost next to nothing here."""
-    ready = held = 0
-    for queue in queues:
-        ready += queue.backlog.count
-        held += queue.held
-        if queue.delivered or queue.delivered_no_ack or queue.got or queue.got_no_ack or queue.acknowledged:
-            counters = queue_counters(queue)
-            for name in OF_QUEUES:
-                sums[name] += counters[name]
-    sums["messages"] += ready + held
-    sums["messages_ready"] += ready
-    sums["messages_unacknowledged"] += held
-
-
-def _add_connections(by_vhost: dict[str, Counters], connections: list[Connection]) -> None:
+def _add_connections(by_vhost: dict[str, Counters], connections: Sequence[Connection]) -> None:
     for connection in connections:
         sums = by_vhost.get(vhost_of(connection))
         if sums is None:
@@ -119,11 +107,12 @@ async def overview_part(state: State, vhosts: list[str] | None, user: str | None
     """This node's part of the overview, as far as a user may see; None: all."""
     lengths, flows = span_of(query, "lengths"), span_of(query, "msg_rates")
     key = ("overview",) if user is None else ("overview", user)
-    figures = state.rates.look(key, await _sums(state, vhosts), state.broker.now,
-                               keep=lengths is not None or flows is not None)
+    sums = await _sums(state, vhosts)
+    objects = {"consumers": sums.pop("consumers")} | _objects(state.broker, user)
+    figures = state.rates.look(key, sums, state.broker.now, keep=lengths is not None or flows is not None)
     return {
         "message_stats": figures.fields(FLOWS, flows), "churn_rates": figures.fields(CHURN, flows),
-        "queue_totals": figures.fields(LENGTHS, lengths), "object_totals": _objects(state.broker, vhosts, user),
+        "queue_totals": figures.fields(LENGTHS, lengths), "object_totals": objects,
         "listeners": listeners(state.runtime), "contexts": contexts(state.runtime),
     }  # fmt: skip
 
@@ -133,18 +122,14 @@ async def _sums(state: State, vhosts: list[str] | None) -> Counters:
     ended = state.broker.counters
     by_vhost = await count_here(state.broker, vhosts)
     sums = {name: sum(counters[name] for counters in by_vhost.values()) for name in NAMES} | dict.fromkeys(DISK, 0)
-    sums["disk_writes"] = state.runtime.log.store.stats().commits
+    sums["disk_writes"] = state.runtime.log.store.commits
     sums |= {name: ended.get(name, 0) for name in CHURN}
     return {name: value + (ended.get(name, 0) if name in FLOWS else 0) for name, value in sums.items()}
 
 
-def _objects(broker: Broker, vhosts: list[str] | None, user: str | None) -> Counters:
-    mine = [connection for connection in broker.connections if user in (None, user_of(connection))]
-    queues = queues_here(broker, Scope(vhosts=vhosts))
-    return {
-        "channels": sum(len(connection.channels) for connection in mine), "connections": len(mine),
-        "consumers": sum(len(queue.turns.everyone) for queue in queues),
-    }  # fmt: skip
+def _objects(broker: Broker, user: str | None) -> Counters:
+    mine = broker.connections if user is None else [one for one in broker.connections if user_of(one) == user]
+    return {"channels": sum(map(len, map(attrgetter("channels"), mine))), "connections": len(mine)}
 
 
 async def overview_figures(state: State, vhosts: list[str] | None, user: str | None, query: Query) -> Json:

@@ -233,6 +233,7 @@ class GetRequest(Request):
     def answered(self, data: bytes) -> None:
         channel = self.asking
         if not data:
+            channel.connection.broker.count("get_empty", 1)
             self.reply(BasicGetEmpty())
             return
         left, tag, flags = GOT.unpack_from(data, 0)
