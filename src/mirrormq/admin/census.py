@@ -296,6 +296,8 @@ class Census(Generic[T]):
             if rows is None:
                 is_silent = True
                 rows = self.without_home(places)
+            elif None in rows:
+                rows = self.without_leader(node, places, rows)
             found.update({at: row for at, row in zip(piece, rows, strict=True) if row is not None})
         return found
 
@@ -307,6 +309,10 @@ class Census(Generic[T]):
     def without_home(self, places: Sequence[Place]) -> list[str | None]:
         """What can be shown of things whose node does not answer."""
         return [None] * len(places)
+
+    def without_leader(self, node: str, places: Sequence[Place], rows: list[str | None]) -> list[str | None]:
+        """The same rows, with what can be shown of things that their node knows and does not serve."""
+        return rows
 
 
 async def collect(state: State, kind: Kind[Any], scope: Scope) -> list[Json]:

@@ -122,6 +122,16 @@ class QueueCensus(Census[Queue]):
         queues = [known_queue(self.state.broker, place) for place in places]
         return [None if queue is None else text(queue) for queue in queues]
 
+    def without_leader(self, node: str, places: Sequence[Place], rows: list[str | None]) -> list[str | None]:
+        """Mirrored queues that nobody leads are down; one whose lead has just moved is told by the next list."""
+        broker, text = self.state.broker, shown(show_down, self.query)
+        told: list[str | None] = []
+        for place, row in zip(places, rows, strict=True):
+            queue = known_queue(broker, place) if row is None else None
+            is_led = queue is None or queue.home != node or queue.log_id not in broker.forwarding.mirrored
+            told.append(row if queue is None or is_led else text(queue))
+        return told
+
 
 async def show_alone(state: State, queue: Queue, query: Query) -> Json | None:
     """A queue with its consumers, as its home tells; None if it has gone. A mirrored one may be there, and led by nobody."""

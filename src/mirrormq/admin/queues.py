@@ -11,6 +11,7 @@ from mirrormq.admin.census import Scope
 from mirrormq.admin.errors import ApiError, bad_request, from_broker, missing, not_found
 from mirrormq.admin.listing import answer_one
 from mirrormq.admin.queue_census import QueueCensus, show_alone
+from mirrormq.admin.rings import require
 from mirrormq.admin.session import Session
 from mirrormq.admin.values import OCTET, to_table
 from mirrormq.broker.forward.away import AwayQueue
@@ -79,7 +80,10 @@ async def perform(call: Call, method: Method) -> None:
 async def delete_queue(call: Call) -> Answer:
     queue = _one(call)
     if_unused, if_empty = call.flag("if-unused"), call.flag("if-empty")
-    if call.principal.is_local:
+    if not if_unused and not if_empty and await _is_lost(call, queue):
+        require(call, queue.name, "configure")
+        _heed(await _delete_here(call.state, queue, {"if_unused": False, "if_empty": False}))
+    elif call.principal.is_local:
         await _at_home(call, queue, "delete", if_unused=if_unused, if_empty=if_empty)
     else:
         await perform(call, QueueDelete(queue.name, if_unused=if_unused, if_empty=if_empty))
@@ -106,8 +110,20 @@ async def _at_home(call: Call, queue: Queue, what: str, **conditions: bool) -> N
         told = await call.runtime.cluster.ask(queue.home, what, about)
         if told is None:
             raise missing(queue.home_is_down().text)
+    _heed(told)
+
+
+def _heed(told: Json) -> None:
     if told["status"] >= 400:
         raise ApiError(told["status"], told["error"], told["reason"])
+
+
+async def _is_lost(call: Call, queue: Queue) -> bool:
+    """The only copy in sync is damaged or gone, so that there is nobody to ask."""
+    if not isinstance(queue, AwayQueue) or not queue.is_mirrored or len(queue.holders) != 1:
+        return False
+    points = await call.runtime.orders.standpoints(queue)
+    return points.get(queue.home, {}).get("is_lost") is True
 
 
 async def _delete_here(state: State, queue: Queue, conditions: Mapping[str, bool]) -> Json:

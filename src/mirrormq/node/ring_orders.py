@@ -19,7 +19,7 @@ from mirrormq.cluster.rebalance import CONNECTIONS, QUEUES, Led, Move, plan
 from mirrormq.mirror.holding import Holding
 from mirrormq.mirror.machine.backfill import is_ordered
 from mirrormq.mirror.machine.inputs import HandOver, Sync
-from mirrormq.mirror.machine.state import LEADER, ROLES
+from mirrormq.mirror.machine.state import LEADER, MEMBER, ROLES
 from mirrormq.node.audit import KNEW, knew
 
 if TYPE_CHECKING:
@@ -236,7 +236,8 @@ class RingOrders:
 def standpoint(holding: Holding) -> Json:
     state = holding.state
     return {"role": ROLES[state.role], "epoch": state.epoch, "end": state.end, "durable": state.durable, "stable": state.stable,
-            "whole": state.whole, "sentence": holding.sentence, "filled": state.fill_position}
+            "whole": state.whole, "sentence": holding.sentence, "filled": state.fill_position,
+            "is_lost": state.role == MEMBER and state.amnesiac and len(state.view.ring) == 1}
 
 
 def show(holding: Holding) -> Json:

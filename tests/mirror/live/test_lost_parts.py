@@ -108,6 +108,28 @@ def test_a_damaged_copy_that_was_the_only_one_in_sync_is_named_and_leads_nothing
     assert count(nodes[0], "only") == MANY
 
 
+@pytest.mark.chaos
+@pytest.mark.parametrize("number", [0, 2])
+def test_a_queue_whose_only_copy_is_lost_is_listed_and_can_be_deleted(nodes: Nodes, number: int) -> None:
+    """From any node, and declared again at once."""
+    queue = f"deleted{number}"
+    filled(nodes, queue)
+    mirror(nodes[0], queue, ha_mode="nodes", ha_params=[nodes[2].name])
+    eventually(lambda: standing(nodes[0], queue) == (nodes[2].name, [], []), within=SETTLED)
+    nodes[2].stop()
+    segment_of(nodes[2], queue).unlink()
+    nodes[2].start()
+    eventually(lambda: [state_in_list(node, queue) for node in nodes] == ["down"] * 3)
+    nodes[number].api("DELETE", f"/api/queues/%2F/{queue}")
+    eventually(lambda: [state_in_list(node, queue) for node in nodes] == [None] * 3)
+    declare(nodes[1], queue)
+    assert count(nodes[2], queue) == 0
+
+
+def state_in_list(node: Node, queue: str) -> str | None:
+    return next((row["state"] for row in node.api("GET", "/api/queues") if row["name"] == queue), None)
+
+
 def restart_with_a_flipped_bit(node: Node, queue: str) -> None:
     node.stop()
     segment = segment_of(node, queue)
