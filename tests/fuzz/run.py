@@ -1,4 +1,4 @@
-"""The long form: `python -m tests.fuzz.run --sequences N --seed S`.
+"""The long form: `PYTHONPATH=tests python -m fuzz.run --sequences N --seed S`.
 
 A scenario that fails is named by seed and number: `--seed S --first NUMBER --shrink` runs it alone, in a broker of its
 own, and prints the least that still fails. Memory is measured all along: after the first tenth it must not grow.

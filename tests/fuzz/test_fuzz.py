@@ -1,4 +1,4 @@
-"""Mutated frame sequences against the broker in memory. The long form is `python -m tests.fuzz.run`."""
+"""Mutated frame sequences against the broker in memory. The long form is `PYTHONPATH=tests python -m fuzz.run`."""
 
 from __future__ import annotations
 
