@@ -12,7 +12,7 @@ from compat.support import ServerProcess
 
 from .load import Gone, Publisher, Taker, drain
 
-ROUNDS = int(os.environ.get("MIRRORMQ_CRASHES", "4"))
+ROUNDS = int(os.environ.get("MIRRORMQ_CRASHES", "3"))
 
 
 @pytest.fixture

@@ -78,7 +78,7 @@ def test_damaged_properties_are_refused_by_all_readers_alike(data: bytes) -> Non
     assert read == outcome(lambda: replace_reply_to(data, 0, "r"))
 
 
-@settings(max_examples=2000)
+@settings(max_examples=1000)
 @given(st.sampled_from(METHODS).flatmap(lambda method: damage(method.encode())))
 def test_damaged_methods_are_refused_or_read(data: bytes) -> None:
     outcome(lambda: decode_method(data))

@@ -13,7 +13,7 @@ from live.load import Client
 from .couriers import Courier, Taker, check
 from .nodes import Nodes, running
 
-SECONDS = float(os.environ.get("MIRRORMQ_LOAD_SECONDS", "12"))
+SECONDS = float(os.environ.get("MIRRORMQ_LOAD_SECONDS", "8"))
 
 
 def spread(nodes: Nodes) -> dict[str, int]:

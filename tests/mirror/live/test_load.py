@@ -20,7 +20,7 @@ from cluster.live.nodes import Nodes, running
 
 from .rings import declare, eventually, leader_of, mirror, named, others, until_in_sync
 
-SECONDS = float(os.environ.get("MIRRORMQ_LOAD_SECONDS", "6"))
+SECONDS = float(os.environ.get("MIRRORMQ_LOAD_SECONDS", "4"))
 ORDERS = list(permutations(range(3)))[:6 if SECONDS > 30 else 1]
 QUEUES = ["ha.one", "ha.two", "ha.three"]
 pytestmark = [pytest.mark.long, pytest.mark.timeout(240 + 10 * int(SECONDS))]
