@@ -44,5 +44,8 @@ class Reader:
 
     async def close(self, deadline: float) -> None:
         await self.worker.close(deadline)
-        if self.worker.has_ended and self._database is not None:
-            self._database.close()
+        if self.worker.has_ended:
+            if self._reading is not None:
+                self._reading.close()
+            if self._database is not None:
+                self._database.close()

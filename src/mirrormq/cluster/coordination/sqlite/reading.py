@@ -14,6 +14,7 @@ from mirrormq.cluster.coordination.errors import StoreDamaged
 from mirrormq.cluster.coordination.port import Change, Changes, Item, Snapshot
 
 from . import clock
+from .synced import Synced
 from .writing import below
 
 
@@ -31,16 +32,27 @@ class Reading:
     def __init__(self, database: sqlite3.Connection, path: Path) -> None:
         self._database = database
         self._path = path
+        self._synced = Synced(path)
         self._identity = _identity(path)
         self._version = -1
         self._earliest: float | None = None
 
     def snapshot(self, prefix: str) -> Snapshot:
         with self._one_state():
-            return self._snapshot(prefix)
+            found = self._snapshot(prefix)
+        self._synced.reach(found.revision)
+        return found
 
     def after(self, prefix: str, revision: int) -> LogPart | Snapshot:
         """What happened below a prefix since; the whole of it where the log has forgotten."""
+        found = self._after(prefix, revision)
+        self._synced.reach(found.revision)
+        return found
+
+    def close(self) -> None:
+        self._synced.close()
+
+    def _after(self, prefix: str, revision: int) -> LogPart | Snapshot:
         with self._one_state():
             current, forgotten = self._database.execute("select revision, forgotten from state").fetchone()
             if revision > current:

@@ -62,7 +62,7 @@ def _make_file(path: Path) -> None:
 def _prepare(database: sqlite3.Connection, path: Path) -> None:
     _check(database, path)
     _patiently(database, "pragma journal_mode = wal")
-    database.execute("pragma synchronous = full")
+    database.execute("pragma synchronous = normal")          # see synced.py
     _patiently(database, "begin immediate")
     try:
         if database.execute("pragma application_id").fetchone()[0] == 0:

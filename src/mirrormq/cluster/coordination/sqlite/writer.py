@@ -1,7 +1,7 @@
 """The writer's thread: one SQLite transaction for all that has gathered while the last one was synced.
 
-After the commit it rings the other processes' bells, and hands what it has written to the event loop before any caller
-hears of its success: so a node's own watches have a change when its author is answered.
+After the commit and its sync it rings the other processes' bells, and hands what it has written to the event loop before any
+caller hears of its success: so a node's own watches have a change when its author is answered.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from mirrormq.cluster.coordination.port import Changes
 from .bells import Bells
 from .faults import translate
 from .schema import connect
+from .synced import Synced
 from .turn import Turn
 from .worker import Job, Worker
 from .writing import Writing
@@ -37,6 +38,7 @@ class Writer:
         self._committed = committed
         self._database: sqlite3.Connection | None = None
         self._turn: Turn | None = None
+        self._synced: Synced | None = None
         self.worker: Worker[Writing] = Worker("coordination-writer", self._handle, BATCH)
 
     def _handle(self, jobs: list[Job[Writing, Any]]) -> None:
@@ -75,7 +77,7 @@ class Writer:
             if isinstance(fault, sqlite3.Error):
                 raise translate(fault, self._path) from fault
             raise
-        self._commit(database)
+        self._commit(database, writing)
         return writing, begun
 
     def _begin(self) -> sqlite3.Connection:
@@ -84,14 +86,19 @@ class Writer:
             self._database.execute("pragma busy_timeout = 0")
         if self._turn is None:
             self._turn = Turn(self._path)
+        if self._synced is None:
+            self._synced = Synced(self._path)
         self._turn.begin(self._database)
         return self._database
 
-    def _commit(self, database: sqlite3.Connection) -> None:
-        """What a failing disk has of a commit shows only when the file is read anew after a crash."""
+    def _commit(self, database: sqlite3.Connection, writing: Writing) -> None:
+        """What a failing disk has of a commit shows only when the file is read anew after a crash. What a transaction that did not
+        hold has found is told as well, so it has to be synced, too."""
+        assert self._synced is not None
         try:
             database.execute("commit")
-        except sqlite3.Error as fault:
+            self._synced.reach(writing.revision, anyway=writing.is_probe)
+        except (sqlite3.Error, OSError) as fault:
             _roll_back(database)
             raise OutcomeUnknown(f"{translate(fault, self._path)}; whether this change is stored is not known") from fault
 
@@ -102,6 +109,8 @@ class Writer:
                 self._database.close()
             if self._turn is not None:
                 self._turn.close()
+            if self._synced is not None:
+                self._synced.close()
 
 
 def _roll_back(database: sqlite3.Connection) -> None:

@@ -46,6 +46,7 @@ class Writing:
         self.base, self._lease, self._boot = database.execute("select revision, lease, boot from state").fetchone()
         self.revision = self.base
         self.changes: list[Changes] = []
+        self.is_probe = False
 
     def transact(self, transaction: Transaction) -> Outcome:
         items = {compare.key: self._item(compare.key) for compare in transaction.compares}
@@ -92,6 +93,7 @@ class Writing:
 
     def touch(self) -> None:
         """Write something, to see whether that is possible."""
+        self.is_probe = True
         self._database.execute("update state set boot = boot")
 
     def finish(self) -> None:
