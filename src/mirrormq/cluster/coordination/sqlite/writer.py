@@ -92,8 +92,8 @@ class Writer:
         return self._database
 
     def _commit(self, database: sqlite3.Connection, writing: Writing) -> None:
-        """What a failing disk has of a commit shows only when the file is read anew after a crash. What a transaction that did not
-        hold has found is told as well, so it has to be synced, too."""
+        """What a failing disk has of a commit shows only when the file is read anew after a crash. What a transaction has found
+        that did not hold is told as well, so it has to be synced, too."""
         assert self._synced is not None
         try:
             database.execute("commit")
