@@ -128,8 +128,8 @@ class QueueCensus(Census[Queue]):
         told: list[str | None] = []
         for place, row in zip(places, rows, strict=True):
             queue = known_queue(broker, place) if row is None else None
-            is_led = queue is None or queue.home != node or queue.log_id not in broker.forwarding.mirrored
-            told.append(row if queue is None or is_led else text(queue))
+            is_unled = queue is not None and queue.home == node and queue.log_id in broker.forwarding.mirrored
+            told.append(text(queue) if queue is not None and is_unled else row)
         return told
 
 

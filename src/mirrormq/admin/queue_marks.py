@@ -1,6 +1,6 @@
 """What can be told of a queue without its whole row: the mark of a quiet one, and the columns by which lists are sorted.
 
-Getters, and not functions, read what is wanted of thousands of queues: they cost a third.
+Getters, and not functions, read what is wanted of thousands of queues: they cost less.
 """
 
 from __future__ import annotations

@@ -98,8 +98,9 @@ class Nodes:
                 eventually(lambda node=node: node.sees() == running, within=within)
 
     def mend(self) -> None:
-        """Start those that are down, and wait for all."""
+        """Heal the lines, start those that are down, and wait for all."""
         for node in self.nodes:
+            node.line.heal()
             if node.process is None:
                 node.start()
         self.until_whole()

@@ -53,14 +53,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
         yield nodes
 
 
-@pytest.fixture
-def nodes(cluster: Nodes) -> Iterator[Nodes]:
-    yield cluster
-    for node in cluster:
-        node.line.heal()
-    cluster.mend()
-
-
 def on(*names: str, sync: str = "automatic") -> Wish:
     return {"ha_mode": "nodes", "ha_params": list(names), "ha_sync_mode": sync}
 

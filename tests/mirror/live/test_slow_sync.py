@@ -38,11 +38,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
 def nodes(cluster: Nodes) -> Iterator[Nodes]:
     """Afterwards all are up, and no policy is left."""
     yield cluster
-    for node in cluster:
-        node.line.heal()
-        if node.process is None:
-            node.start()
-    cluster.until_whole()
+    cluster.mend()
     for row in cluster[0].api("GET", "/api/policies/%2F"):
         cluster[0].clear_policy("/", row["name"])
 

@@ -110,7 +110,7 @@ def force(s: State, why: str) -> None:
 
 def sentence(s: State) -> str:
     if s.role == MEMBER and s.amnesiac and len(s.view.ring) == 1:
-        return f"{s.me} has lost its copy, and no other node was in sync: restore its files"
+        return f"{s.me} has lost its copy, and no other node was in sync: restore its files, or delete the queue"
     if s.role == MEMBER and s.i_am_barred:
         return f"{s.me} has restarted and waits for a new epoch of {' or '.join(s.view.ring)}"
     if s.role == LEARNER and s.view.ring and not _sees_ring(s):
