@@ -92,12 +92,29 @@ def test_a_limit_of_zero_keeps_nothing(channel: Any, queue: Declare) -> None:
     assert get(channel, name) is None
 
 
-def test_a_limit_of_zero_still_serves_a_waiting_consumer(channel: Any, queue: Declare, connection: Any) -> None:
-    name = queue(arguments=limited(0))
+@pytest.mark.parametrize("persistent", [1, 2])
+def test_a_limit_of_zero_still_serves_a_waiting_consumer(
+    channel: Any, queue: Declare, connection: Any, persistent: int
+) -> None:
+    name = queue(durable=True, arguments=limited(0))
     inbox = Inbox(connection.channel())
     inbox.consume(name, auto_ack=True)
-    publish(channel, name, *numbered(3))
+    publish(channel, name, *numbered(3), delivery_mode=persistent)
     assert bodies(inbox.wait(3)) == numbered(3)
+
+
+@pytest.mark.parametrize("persistent", [1, 2])
+def test_beyond_the_prefetch_a_limit_holds(channel: Any, queue: Declare, connection: Any, persistent: int) -> None:
+    """What the consumer takes is the first; of the others the newest are kept."""
+    name = queue(durable=True, arguments=limited(2))
+    inbox = Inbox(connection.channel())
+    inbox.channel.basic_qos(prefetch_count=3)
+    inbox.consume(name)
+    publish(channel, name, *numbered(9), delivery_mode=persistent)
+    assert bodies(inbox.wait(3)) == numbered(3)
+    wait_ready(channel, name, 2)
+    inbox.channel.basic_ack(inbox.deliveries[-1].tag, multiple=True)
+    assert bodies(inbox.wait(5)) == numbered(3) + numbered(2, start=8)
 
 
 # bytes

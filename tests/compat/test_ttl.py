@@ -64,21 +64,27 @@ def test_a_ttl_of_zero_expires_what_no_consumer_takes_at_once(channel: Any, queu
     assert get(channel, name) is None
 
 
-def test_a_ttl_of_zero_still_delivers_to_a_waiting_consumer(channel: Any, queue: Declare, connection: Any) -> None:
-    name = queue(arguments={"x-message-ttl": 0})
+@pytest.mark.parametrize("persistent", [1, 2])
+def test_a_ttl_of_zero_still_delivers_to_a_waiting_consumer(
+    channel: Any, queue: Declare, connection: Any, persistent: int
+) -> None:
+    name = queue(durable=True, arguments={"x-message-ttl": 0})
     inbox = Inbox(connection.channel())
     inbox.consume(name)
-    publish(channel, name, *numbered(3))
+    publish(channel, name, *numbered(3), delivery_mode=persistent)
     assert bodies(inbox.wait(3)) == numbered(3)
 
 
-def test_a_ttl_of_zero_expires_what_the_prefetch_holds_back(channel: Any, queue: Declare, connection: Any) -> None:
+@pytest.mark.parametrize("persistent", [1, 2])
+def test_a_ttl_of_zero_expires_what_the_prefetch_holds_back(
+    channel: Any, queue: Declare, connection: Any, persistent: int
+) -> None:
     sink = queue()
-    name = queue(arguments=to(sink, **{"x-message-ttl": 0}))
+    name = queue(durable=True, arguments=to(sink, **{"x-message-ttl": 0}))
     inbox = Inbox(connection.channel())
     inbox.channel.basic_qos(prefetch_count=1)
     inbox.consume(name)
-    publish(channel, name, *numbered(3))
+    publish(channel, name, *numbered(3), delivery_mode=persistent)
     assert inbox.one().body == b"1"
     wait_ready(channel, sink, 2)
     assert contents(channel, sink) == [b"2", b"3"]

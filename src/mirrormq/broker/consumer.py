@@ -1,7 +1,7 @@
 """A consumer of a queue, and the order in which a queue's consumers take their turn."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
@@ -11,6 +11,9 @@ from mirrormq.wire.table import Value
 if TYPE_CHECKING:
     from mirrormq.broker.channel import Channel
     from mirrormq.broker.queue import Queue
+
+
+PLENTY: Final = 1 << 40
 
 
 class Consumer:
@@ -42,6 +45,19 @@ class Consumer:
         if channel.limit and channel.held >= channel.limit and not self.no_ack:
             return False
         return channel.flowing and not channel.connection.is_full
+
+    def room(self) -> i64:
+        """How many messages it can take now."""
+        if not self.is_ready():
+            return 0
+        room: i64 = PLENTY
+        if not self.no_ack:
+            channel = self.channel
+            if self.limit:
+                room = self.limit - self.unacked
+            if channel.limit and channel.limit - channel.held < room:
+                room = channel.limit - channel.held
+        return room
 
     def aim(self, address: bytes) -> None:
         """Prepare the fixed parts of basic.deliver for messages of this address."""

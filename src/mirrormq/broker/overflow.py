@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from mirrormq.broker.arguments import DROP_HEAD, REJECT_PUBLISH_DLX
 from mirrormq.broker.message import Message
+from mirrormq.broker.promised import put_back, set_aside, unpromised, unpromised_bytes
 from mirrormq.broker.queue_log import OVERFLOW, REASONS
 
 if TYPE_CHECKING:
@@ -14,8 +15,8 @@ if TYPE_CHECKING:
 def make_place(queue: Queue) -> None:
     """Over the limit the oldest message goes, but not one that a waiting consumer can take."""
     settings = queue.settings
-    if (settings.max_length >= 0 and queue.backlog.count > settings.max_length) \
-            or (settings.max_length_bytes >= 0 and queue.backlog.bytes > settings.max_length_bytes):
+    if (settings.max_length >= 0 and unpromised(queue) > settings.max_length) \
+            or (settings.max_length_bytes >= 0 and unpromised_bytes(queue) > settings.max_length_bytes):
         _work_ahead(queue)
 
 
@@ -43,15 +44,26 @@ def has_place(queue: Queue, message: Message) -> bool:
 
 def is_full(queue: Queue, message: Message) -> bool:
     settings = queue.settings
-    if settings.max_length >= 0 and queue.backlog.count >= settings.max_length:
+    if settings.max_length >= 0 and unpromised(queue) >= settings.max_length:
         return True
-    return settings.max_length_bytes >= 0 and queue.backlog.bytes + message.size > settings.max_length_bytes
+    return settings.max_length_bytes >= 0 and unpromised_bytes(queue) + message.size > settings.max_length_bytes
 
 
 def enforce_limits(queue: Queue) -> None:
     settings = queue.settings
     if settings.overflow != DROP_HEAD:
         return
+    if queue.promised == 0:
+        _drop_head(queue)
+    elif (settings.max_length >= 0 and unpromised(queue) > settings.max_length) \
+            or (settings.max_length_bytes >= 0 and unpromised_bytes(queue) > settings.max_length_bytes):
+        promised = set_aside(queue)
+        _drop_head(queue)
+        put_back(queue, promised)
+
+
+def _drop_head(queue: Queue) -> None:
+    settings = queue.settings
     backlog = queue.backlog
     while settings.max_length >= 0 and backlog.count > settings.max_length:
         queue.end(backlog.pop(), OVERFLOW)

@@ -17,6 +17,7 @@ from mirrormq.broker.forward.runs import Publisher
 from mirrormq.broker.message import NEVER, Message
 from mirrormq.broker.overflow import enforce_limits, has_place, make_place
 from mirrormq.broker.priority import PriorityBacklog
+from mirrormq.broker.promised import put_back, room_of_consumers, set_aside
 from mirrormq.broker.queue_log import EXPIRED, PURGED, REASONS, REJECTED, RESERVE, QueueLog, ended_for
 from mirrormq.broker.stability import Barrier, pass_all
 from mirrormq.log.entries import TRANSIENT
@@ -44,6 +45,7 @@ class Queue(QueueLog):
         self.turns: Turns = Turns()
         self.holder: Consumer | None = None     # exclusive consumer, or the single active one
         self.delivered_high: i64 = 0
+        self.promised: i64 = 0                  # so many at the head only wait for the log or the ring
         self.is_away: bool = False              # its home is another node, and this a way to it
         self.home: str = ""                     # the name of that node
         self.publishers: dict[int, Publisher] = {}      # other nodes that published here, by their ids
@@ -139,19 +141,24 @@ class Queue(QueueLog):
         backlog = self.backlog
         now = self.broker.now
         tracer = self.broker.tracer
+        promised = self.promised
+        self.promised = 0
         while backlog.count:
             consumer = self._taker()
             if consumer is None:
                 break
             message = backlog.pop()
-            if message.expires < now:           # one that expires right now still goes to a waiting consumer
+            if message.expires < now and promised <= 0:     # one that expires right now still goes to a waiting consumer
                 self.turns.give_back(consumer)
                 self.end(message, EXPIRED)
                 continue
             if message.index >= self.deliverable and self._must_wait(message):
                 backlog.put_back(message)
                 self.turns.give_back(consumer)
+                if message.expires != NEVER or self.settings.limited:
+                    self.promised = room_of_consumers(self)
                 break
+            promised -= 1
             if consumer.no_ack:
                 if message.logged:
                     self.acked.add(message)
@@ -265,11 +272,13 @@ class Queue(QueueLog):
     def expire_head(self) -> None:
         backlog = self.backlog
         now = self.broker.now
+        promised = set_aside(self) if self.promised and backlog.next_expiry() <= now else []
         expired = backlog.pop_expired(now)
         while expired is not None:
             self.end(expired, EXPIRED)
             expired = backlog.pop_expired(now)
         when = backlog.next_expiry()
+        put_back(self, promised)
         if when != NEVER:
             self.broker.wake_queue_at(self, when)
 
@@ -283,7 +292,7 @@ class Queue(QueueLog):
         if backlog.count:
             if self.turns.everyone:
                 self.pump()
-            if backlog.count:
+            if backlog.count > self.promised:
                 self.expire_head()
                 if self.settings.limited:
                     enforce_limits(self)
@@ -324,6 +333,7 @@ class Queue(QueueLog):
         if consumer not in self.turns.everyone:
             return
         self.turns.remove(consumer)
+        self.promised = 0
         self.is_consumed = len(self.turns.everyone) > 0
         self.last_used = self.broker.now
         if self.holder is consumer:

@@ -2,7 +2,7 @@
 
 Rules
  1. It holds nothing of its own: settlements, publishes and fences are gathered and handed over to the home once a turn, in this
-    order; before a request of a client everything that was gathered is handed over.
+    order; before a request of a client everything that was gathered is handed over, and before a requeue what was published.
  2. A delivery is known by the tag that the home gave it. Tags grow, over broken links too; a message that came over a link that
     broke since is stale, the home has requeued it, and what a client says about it is dropped.
  3. The home counts prefetch and credit. What arrives while the channel's own limit is full, or its socket, is parked with its
@@ -223,6 +223,10 @@ class AwayQueue(Queue):
         self._settle(self.acked, message)
 
     def requeue(self, message: Message) -> None:
+        """What was published before it may have no place behind it."""
+        run = self.run
+        if run is not None:
+            self._end_run(run)
         self._settle(self.requeues, message)
 
     def reject(self, message: Message) -> None:
