@@ -1,7 +1,8 @@
 """Lists of a broker that has much to list: how long they take beside RabbitMQ's, and what looking costs those who publish.
 
-Both brokers get the same queues, connections, channels and consumers. Lists are asked for in turn (A B A B); then messages are
-published for a while with nobody looking, for a while with every list asked for each second, and so on, several times.
+Both brokers get the same queues, connections, channels and consumers. Lists are asked for in turn (A B A B). Then each broker is
+alone, for even an idle one takes processor time: messages are published for a while with nobody looking, then for a while with
+every list asked for each second, and so on, several times.
 
     python bench/lists.py --queues 3000 --connections 500
 """
@@ -11,12 +12,14 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import os
 import resource
 import sys
 import tempfile
 import threading
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -37,6 +40,7 @@ PATHS = ("/api/queues", "/api/queues?page=1&page_size=100", "/api/queues?page=1&
 LOAD = next(one for one in SCENARIOS if one.name == "persistent-1q-100b")
 LOGIN = {"Authorization": "Basic " + base64.b64encode(b"guest:guest").decode()}
 SETTLE = 6.0            # seconds until RabbitMQ has gathered its statistics
+PAIRS = 5               # of runs of publishing, alone and polled
 Contender = Node | rabbitmq.RabbitMQ
 
 
@@ -119,29 +123,62 @@ def time_lists(contenders: dict[str, Contender], turns: int) -> dict[str, dict[s
     return {path: {name: round(median(values), 1) for name, values in of_path.items()} for path, of_path in found.items()}
 
 
-def time_publishing(contender: Contender, command: str, turns: int, seconds: float) -> dict[str, float]:
-    """Messages a second alone and while lists are polled, in turn; and by how many per cent the second is less."""
-    perf = Perf([command])
+def time_publishing(contender: Contender, command: str, seconds: float) -> dict[str, float]:
+    """Messages a second alone and while lists are polled, in turn; and by how many per cent the second of a pair is less."""
     alone, polled = [], []
-    for turn in range(turns):
-        alone.append(perf.run(LOAD, contender.port, f"alone-{turn}", seconds, 1.0).confirmed)
+    for turn in range(PAIRS):
+        alone.append(publish(contender, command, f"alone-{turn}", seconds))
         with Polling(contender.http_port):
-            polled.append(perf.run(LOAD, contender.port, f"polled-{turn}", seconds, 1.0).confirmed)
-    fall = 100 * (1 - median(polled) / median(alone))
+            polled.append(publish(contender, command, f"polled-{turn}", seconds))
+    fall = 100 * (1 - median(second / first for first, second in zip(alone, polled, strict=True)))
     return {"alone": round(median(alone)), "polled": round(median(polled)), "fall_percent": round(fall, 1)}
 
 
-def measure(contenders: dict[str, Contender], command: str, *, turns: int, seconds: float) -> dict[str, Any]:
+def publish(contender: Contender, command: str, queue: str, seconds: float) -> float:
+    os.sync()       # what earlier runs have left to be written is not this one's to wait for
+    return Perf([command]).run(LOAD, contender.port, queue, seconds, 1.0).confirmed
+
+
+@contextmanager
+def filled(contender: Contender, queues: int, connections: int) -> Iterator[None]:
+    """The broker is up, with its crowd."""
+    try:
+        contender.start()
+        crowd = Crowd(contender.port, queues, connections)
+        yield
+        crowd.leave()
+    finally:
+        contender.stop()
+
+
+def measure_lists(contenders: dict[str, Contender], turns: int) -> dict[str, dict[str, float]]:
     time.sleep(SETTLE)
     time_lists(contenders, 1)
     time.sleep(SETTLE)      # the first look is not like the others: from the second on rates are known
     lists = time_lists(contenders, turns)
     for path, row in lists.items():
         click.echo(f"{path:66}" + "".join(f"  {name} {value:8.1f} ms" for name, value in row.items()), err=True)
-    publishing = {name: time_publishing(one, command, turns=3, seconds=seconds) for name, one in contenders.items()}
-    for name, row in publishing.items():
-        words = f"{row['alone']:,.0f} messages/s alone, {row['polled']:,.0f} polled"
-        click.echo(f"{name}: {words}: {row['fall_percent']} % less", err=True)
+    return lists
+
+
+def measure_publishing(name: str, contender: Contender, command: str, seconds: float) -> dict[str, float]:
+    time.sleep(SETTLE)
+    row = time_publishing(contender, command, seconds)
+    words = f"{row['alone']:,.0f} messages/s alone, {row['polled']:,.0f} polled"
+    click.echo(f"{name}: {words}: {row['fall_percent']} % less", err=True)
+    return row
+
+
+def measure(contenders: dict[str, Contender], crowd: tuple[int, int], command: str, *, turns: int,
+            seconds: float) -> dict[str, Any]:
+    with ExitStack() as stack:
+        for one in contenders.values():
+            stack.enter_context(filled(one, *crowd))
+        lists = measure_lists(contenders, turns)
+    publishing = {}
+    for name, one in contenders.items():
+        with filled(one, *crowd):
+            publishing[name] = measure_publishing(name, one, command, seconds)
     return {"milliseconds": lists, "publishing": publishing}
 
 
@@ -149,7 +186,7 @@ def measure(contenders: dict[str, Contender], command: str, *, turns: int, secon
 @click.option("--queues", default=3000)
 @click.option("--connections", default=500)
 @click.option("--turns", default=7, help="How often each list is asked for.")
-@click.option("--seconds", default=5.0, help="Of each run of publishing; there are six for each broker.")
+@click.option("--seconds", default=5.0, help="Of each run of publishing; there are ten for each broker.")
 @click.option("--no-rabbitmq", is_flag=True, help="Our node alone.")
 @click.option("--pure", is_flag=True, help="Our node uncompiled.")
 @click.option("--mirrormq", "command", default=str(Path(sys.executable).parent / "mirrormq"), help="The mirrormq command.")
@@ -157,16 +194,13 @@ def main(*, queues: int, connections: int, turns: int, seconds: float, no_rabbit
     """Print the figures as JSON, and progress beside it."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     script = None if no_rabbitmq else rabbitmq.find()
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lists-")))
+    with tempfile.TemporaryDirectory(prefix="lists-") as place:
+        folder = Path(place)
         contenders: dict[str, Contender] = {"mirrormq": Node([command], folder / "mirrormq", pure=pure)}
         if script is not None:
             contenders["rabbitmq"] = rabbitmq.RabbitMQ(script, folder / "rabbitmq", management=True)
-        for one in contenders.values():
-            stack.callback(one.stop)
-            one.start()
-            stack.callback(Crowd(one.port, queues, connections).leave)
-        click.echo(json.dumps(measure(contenders, command, turns=turns, seconds=seconds), indent=1))
+        found = measure(contenders, (queues, connections), command, turns=turns, seconds=seconds)
+    click.echo(json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ both. Both are up all the time with the same settings; queues are new for each r
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -189,6 +190,7 @@ class Bench:
         for number in range(1, self.runs + 1):
             for name, contender in contenders.items():
                 queue = f"bench-{scenario.name}-{name}-{number}"
+                os.sync()       # or this run waits for what the one before, of another broker, has left to be written
                 try:
                     figures = self.generator.run(scenario, contender.port, queue, self.seconds, self.warmup, contender.kind)
                 except Failed as error:

@@ -12,7 +12,9 @@ DETAILS = "_details"
 
 
 def add_fields(parts: Sequence[Fields]) -> Fields:
-    """Each node works out its own rates, so one that comes or goes makes no leap in them."""
+    """Each node works out its own rates, so one that comes or goes makes no leap in them. One node's are its own."""
+    if len(parts) == 1:
+        return dict(parts[0])
     names = list(dict.fromkeys(name for part in parts for name in part))
     return {name: _add([part[name] for part in parts if name in part], name) for name in names}
 

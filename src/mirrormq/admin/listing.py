@@ -186,7 +186,7 @@ async def in_slices(items: Sequence[T], work: Callable[[T], R], at_once: int = L
     return results
 
 
-def batches(items: Sequence[T], size: int) -> list[Sequence[T]]:
+def batches(items: list[T], size: int) -> list[list[T]]:
     return [items[start:start + size] for start in range(0, len(items), size)]
 
 

@@ -8,24 +8,17 @@ from typing import Any, Final
 
 from mirrormq.admin.call import Json, State
 from mirrormq.admin.census import Query
-from mirrormq.admin.connection_view import channel_counters, user_of, vhost_of
+from mirrormq.admin.connection_view import user_of
 from mirrormq.admin.figures import Fields, add_fields
 from mirrormq.admin.listing import batches, in_slices
-from mirrormq.admin.queue_marks import EVERYONE, serving
 from mirrormq.admin.queue_view import LENGTHS, span_of
 from mirrormq.broker.broker import Broker
-from mirrormq.broker.connection import Connection
-from mirrormq.broker.queue import Queue
+from mirrormq.broker.sums import Sums, add_connections
 from mirrormq.node.runtime import Runtime
 
 Counters = dict[str, int]
 OF_QUEUES: Final = ("ack", "deliver", "deliver_get", "deliver_no_ack", "get", "get_empty", "get_no_ack", "redeliver")
 OF_CHANNELS: Final = ("confirm", "drop_unroutable", "publish", "return_unroutable")
-OF_EACH: Final = {
-    "messages_ready": "backlog.count", "messages_unacknowledged": "held", "ack": "acknowledged", "deliver": "delivered",
-    "deliver_no_ack": "delivered_no_ack", "get": "got", "get_no_ack": "got_no_ack", "redeliver": "redelivered",
-}  # fmt: skip
-EACH: Final = attrgetter(*OF_EACH.values())
 TRAFFIC: Final = ("recv_oct", "send_oct")
 DISK: Final = ("disk_reads", "disk_writes")
 FLOWS: Final = tuple(sorted((*OF_QUEUES, *OF_CHANNELS, *DISK)))
@@ -35,43 +28,30 @@ CHURN: Final = (
 )  # fmt: skip
 NAMES: Final = (*LENGTHS, *OF_QUEUES, *OF_CHANNELS, *TRAFFIC, "consumers")
 PIECE: Final = 200      # virtual hosts of one answer
-BATCH: Final = 50       # things that are added up without a look at the clock; in_slices takes some of them at once
+BATCH: Final = 500      # things that are added up without a look at the clock
 
 
 async def count_here(broker: Broker, vhosts: Sequence[str] | None) -> dict[str, Counters]:
     """Sums over what this node has, by virtual host."""
     names = [name for name in (broker.vhosts if vhosts is None else vhosts) if name in broker.vhosts]
-    sums = {name: dict.fromkeys(NAMES, 0) for name in names}
+    sums = {name: Sums() for name in names}
     parts = [(sums[name], part) for name in names for part in batches(list(broker.vhosts[name].queues.values()), BATCH)]
-    await in_slices(parts, lambda part: _add_queues(part[0], serving(broker, part[1])))
-    await in_slices(batches(list(broker.connections), BATCH), lambda some: _add_connections(sums, some))
-    return sums
+    await in_slices(parts, lambda part: part[0].add_queues(broker, part[1]), 1)
+    await in_slices(batches(list(broker.connections), BATCH), lambda some: add_connections(sums, some), 1)
+    return {name: _named(each) for name, each in sums.items()}
 
 
-def _add_queues(sums: Counters, queues: Sequence[Queue]) -> None:
-    """A getter reads all of a queue at once: thousands of queues cost little."""
-    if not queues:
-        return
-    counted = dict(zip(OF_EACH, map(sum, zip(*map(EACH, queues), strict=True)), strict=True))
-    counted["deliver_get"] = counted["deliver"] + counted["deliver_no_ack"] + counted["get"] + counted["get_no_ack"]
-    counted["messages"] = counted["messages_ready"] + counted["messages_unacknowledged"]
-    counted["consumers"] = sum(map(len, map(EVERYONE, queues)))
-    for name, value in counted.items():
-        sums[name] += value
-
-
-def _add_connections(by_vhost: dict[str, Counters], connections: Sequence[Connection]) -> None:
-    for connection in connections:
-        sums = by_vhost.get(vhost_of(connection))
-        if sums is None:
-            continue
-        sums["recv_oct"] += int(connection.received_bytes)
-        sums["send_oct"] += int(connection.sent_bytes)
-        for channel in list(connection.channels.values()):
-            if channel.published:
-                counters = channel_counters(channel)
-                for name in OF_CHANNELS:
-                    sums[name] += counters[name]
+def _named(sums: Sums) -> Counters:
+    """By the names of the API. What a get finds empty is counted for the whole broker only."""
+    delivered = sums.delivered + sums.delivered_no_ack + sums.got + sums.got_no_ack
+    return {
+        "messages": sums.ready + sums.held, "messages_ready": sums.ready, "messages_unacknowledged": sums.held,
+        "ack": sums.acknowledged, "deliver": sums.delivered, "deliver_get": delivered, "deliver_no_ack": sums.delivered_no_ack,
+        "get": sums.got, "get_empty": 0, "get_no_ack": sums.got_no_ack, "redeliver": sums.redelivered,
+        "confirm": sums.confirmed, "drop_unroutable": sums.dropped, "publish": sums.published,
+        "return_unroutable": sums.returned, "recv_oct": sums.received_bytes, "send_oct": sums.sent_bytes,
+        "consumers": sums.consumers,
+    }  # fmt: skip
 
 
 # --- virtual hosts --------------------------------------------------------------------------------------------------
