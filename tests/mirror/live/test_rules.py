@@ -287,3 +287,37 @@ def test_after_a_failover_what_the_new_leader_delivers_is_overdue_in_its_time(no
         inbox.until_bodies(b"1", b"1", b"2")
         until_overdue(channel)
     eventually(lambda: count(nodes[1], "clock") == 1, within=5)
+
+
+REFUSING = {"x-max-length": 1, "x-overflow": "reject-publish"}
+BRIEF = {"ttl": {"x-message-ttl": 0}, "length": {"x-max-length": 0}, "refusing": REFUSING}
+
+
+@pytest.mark.parametrize("home", [0, 2], ids=["led here", "led elsewhere"])
+@pytest.mark.parametrize("kind", BRIEF)
+def test_what_is_on_its_way_to_a_consumer_neither_expires_nor_fills_the_queue(nodes: Nodes, kind: str, home: int) -> None:
+    """It waits for the mirrors; in one queue alone it would have been delivered already."""
+    queue = f"brief.{kind}.{home}"
+    mirror(nodes[0], queue)
+    declare(nodes[home], queue, BRIEF[kind])
+    until_in_sync(nodes, queue)
+    with channel_at(nodes[0]) as channel:
+        inbox = Inbox(channel, queue, auto_ack=True)
+        bodies = [b"%d" % number for number in range(20)]
+        publish(nodes[0], queue, *bodies)
+        inbox.until_bodies(*bodies)
+
+
+@pytest.mark.parametrize("home", [0, 2], ids=["led here", "led elsewhere"])
+def test_a_message_comes_back_behind_the_place_that_another_took(nodes: Nodes, home: int) -> None:
+    """The client published before it requeued, so the queue was not full yet."""
+    queue = f"requeued.{home}"
+    mirror(nodes[0], queue)
+    declare(nodes[home], queue, REFUSING)
+    until_in_sync(nodes, queue)
+    publish(nodes[0], queue, b"1")
+    with channel_at(nodes[0]) as channel:
+        tag = got(channel, queue)[0].delivery_tag
+        channel.basic_publish("", queue, b"2")
+        channel.basic_reject(tag, requeue=True)
+        eventually(lambda: count(nodes[1], queue) == 2)
