@@ -170,3 +170,16 @@ async def test_changes_are_noted_and_reads_find_them_synced(tmp_path: Path) -> N
         assert noted(tmp_path / "file") == snapshot.revision == outcome.revision
     finally:
         await store.close()
+
+
+async def test_a_file_may_be_named_by_a_link(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    one = await open_coordination(f"sqlite:{tmp_path / 'link'}")
+    other = await open_coordination(f"sqlite:{tmp_path / 'file'}")
+    try:
+        outcome = await one.transact([], [Put("a", "1")])
+        assert (await other.read("a")).revision == outcome.revision == noted(tmp_path / "file")
+        assert not list(tmp_path.glob("link-*"))
+    finally:
+        await one.close()
+        await other.close()
