@@ -6,10 +6,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from mirrormq.log.helper import perform
 from mirrormq.log.store import Store
 
 from .support import read_all
@@ -59,3 +61,16 @@ def test_when_the_disk_is_full_nothing_is_lost_and_work_goes_on_when_there_is_ro
     told = work(small_disk / "data", str(ballast))
     assert "No space left on device" in told
     check(small_disk / "data", told)
+
+
+def test_a_full_disk_does_not_keep_the_files_from_being_noted(small_disk: Path) -> None:
+    """What would free some space waits for it."""
+    note = small_disk / "FILES"
+    note.write_bytes(b"1 12 old\n")
+    with (small_disk / "ballast").open("wb", buffering=0) as ballast, suppress(OSError):
+        while True:
+            ballast.write(bytes(4096))
+    perform(("note", str(note), b"3 4 new\n"))
+    assert (note.read_bytes(), [path.name for path in small_disk.glob("*.new")]) == (b"3 4 new\n", [])
+    with pytest.raises(OSError, match="No space"):
+        perform(("note", str(small_disk / "another"), b"3 4 new\n"))

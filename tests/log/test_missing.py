@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from mirrormq.log import lives
+from mirrormq.log.helper import perform
 from mirrormq.log.keeper import due_work, run_steps
 from mirrormq.log.recovery import Recovery
 from mirrormq.log.store import Store
@@ -101,11 +103,73 @@ def test_files_that_are_given_up_are_not_missed(tmp_path: Path) -> None:
     assert (recovery.missing, in_doubt(recovery)) == ([], set())
 
 
+def test_whenever_it_is_killed_no_file_is_missed_that_it_gave_up_itself(tmp_path: Path) -> None:
+    """The directory is looked at between any two steps of the work that makes and removes files."""
+    store = Store(tmp_path / "log", wal_bytes=4000)
+    store.open()
+    looks = 0
+    for number in range(16):
+        append_messages(store, A, [b"x" * 500] * (1 + number % 3))
+        append_messages(store, B + number % 2, [b"y" * 50])
+        if number == 9:
+            lives.condemn(store, B, "nobody trusts it")
+            lives.begin_at(store, B, 1, 0, None)
+        store.commit()
+        steps = due_work(store, lambda queue_id: ModelQueue(queue_id, store.next_index(queue_id)).snapshot())
+        for step in steps:
+            looks += 1
+            assert_all_there(tmp_path)
+            if step.job is not None:
+                perform(step.job)
+                assert_all_there(tmp_path)
+            elif step.position > store.durable:
+                store.commit()
+    assert (looks > 100, store.wal.files[0].sequence > 5) == (True, True)
+    abandon(store)
+
+
+def assert_all_there(folder: Path) -> None:
+    """As a process finds it that starts now."""
+    shutil.copytree(folder / "log", folder / "found")
+    recovery = reopened(folder / "found")
+    assert (recovery.missing, in_doubt(recovery)) == ([], set())
+    shutil.rmtree(folder / "found")
+
+
 def test_a_directory_of_an_older_program_has_no_note_and_misses_nothing(tmp_path: Path) -> None:
     in_three_files(tmp_path)
     (tmp_path / "FILES").unlink()
     wal(tmp_path, 3).unlink()
     assert reopened(tmp_path).missing == []
+
+
+@pytest.mark.parametrize("text", [b"", b"1 9", b"1 9 0badc0de\n", b"1 99999999999999999999 00000000\n", b"9" * 5000])
+def test_a_note_that_is_damaged_is_told_and_puts_nothing_in_doubt(tmp_path: Path, text: bytes) -> None:
+    in_three_files(tmp_path)
+    (tmp_path / "FILES").write_bytes(text)
+    recovery = reopened(tmp_path)
+    assert (recovery.missing, in_doubt(recovery)) == ([], set())
+    assert any("FILES is damaged" in note for note in recovery.notes)
+    store = Store(tmp_path)
+    store.open()
+    store.close()
+    wal(tmp_path, 3).unlink()
+    assert reopened(tmp_path).missing == [wal(tmp_path, 3)]
+
+
+def test_a_file_that_was_given_up_and_is_there_again_makes_none_of_the_others_missed(tmp_path: Path) -> None:
+    """A power failure may take one removal back, and a later one not."""
+    in_three_files(tmp_path)
+    kept = {number: wal(tmp_path, number).read_bytes() for number in (1, 2)}
+    store = Store(tmp_path)
+    store.open()
+    run_steps(store, due_work(store, lambda queue_id: ModelQueue(queue_id, store.next_index(queue_id)).snapshot()))
+    abandon(store)
+    assert not wal(tmp_path, 1).exists()
+    assert not wal(tmp_path, 2).exists()
+    wal(tmp_path, 1).write_bytes(kept[1])
+    recovery = reopened(tmp_path)
+    assert (recovery.missing, in_doubt(recovery)) == ([], set())
 
 
 def test_a_log_that_is_condemned_stays_so_until_another_takes_its_place(tmp_path: Path) -> None:

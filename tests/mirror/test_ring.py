@@ -202,6 +202,46 @@ def test_a_frozen_disk_is_put_out_in_bounded_time() -> None:
     assert cluster.stable == 1
 
 
+def test_transient_messages_do_not_hide_a_disk_that_stands_still() -> None:
+    cluster = three()
+    cluster.held_disks.add("b")
+    cluster.append()
+    for _ in range(20):
+        cluster.append(waits=True)
+        cluster.wait(0.1)
+    assert (cluster.view.ring, cluster.stable) == (("a", "c"), 21)
+
+
+def test_two_disks_that_stutter_do_not_leave_the_leader_alone() -> None:
+    cluster = three()
+    cluster.held_disks |= {"b", "c"}
+    cluster.append()
+    cluster.wait(6.0)
+    assert (cluster.view.ring, cluster.stable) == (("a", "c"), 0)
+    cluster.release_disk("c")
+    assert (cluster.view.ring, cluster.stable) == (("a", "c"), 1)
+
+
+def test_a_disk_that_stands_still_for_good_is_put_out_although_the_leader_is_alone_then() -> None:
+    cluster = three()
+    cluster.held_disks |= {"b", "c"}
+    cluster.append()
+    cluster.wait(12.0)
+    assert (cluster.view.ring, cluster.stable) == (("a",), 1)
+
+
+def test_the_last_mirror_is_put_out_at_once_if_it_does_not_answer() -> None:
+    cluster = three()
+    cluster.held_disks.add("b")
+    cluster.append()
+    cluster.wait(2.0)
+    assert cluster.view.ring == ("a", "c")
+    cluster.down.add("c")
+    cluster.append()
+    cluster.wait(4.0)
+    assert (cluster.view.ring, cluster.stable) == (("a",), 2)
+
+
 def test_a_leader_whose_own_disk_stands_still_gives_the_lead_away() -> None:
     cluster = three()
     cluster.held_disks.add("a")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from mirrormq.node.audit import Json, judge
+from mirrormq.cluster.coordination import open_coordination
+from mirrormq.node.audit import KEPT, PREFIX, Json, is_stored, judge, shorten
 
 
 def record(**more: object) -> Json:
@@ -29,3 +32,24 @@ def test_what_cannot_be_known_is_not_claimed(how: str) -> None:
     judge(about)
     assert about["lost"] is None
     assert "0 confirmed messages lost" not in about["verdict"]
+
+
+async def test_however_far_apart_their_epochs_are_the_newest_records_of_a_queue_stay(tmp_path: Path) -> None:
+    store = await open_coordination(f"sqlite:{tmp_path / 'file'}")
+    try:
+        epochs = [2, 3, *range(500, 5000, 100), 9000]
+        assert await is_stored(store, [(7, record(epoch=epoch)) for epoch in epochs] + [(8, record(epoch=2))], [])
+        await shorten(store, 7)
+        kept = [int(name.rpartition("/")[2]) for name in sorted((await store.read(f"{PREFIX}{7:016x}/")).items)]
+        assert kept == epochs[-KEPT:]
+        assert len((await store.read(PREFIX)).items) == KEPT + 1
+        assert await is_stored(store, [], [7])
+        assert len((await store.read(PREFIX)).items) == 1
+    finally:
+        await store.close()
+
+
+async def test_a_record_that_the_store_did_not_take_is_known_not_to_be_there(tmp_path: Path) -> None:
+    store = await open_coordination(f"sqlite:{tmp_path / 'file'}")
+    await store.close()
+    assert not await is_stored(store, [(7, record(epoch=2))], [])

@@ -67,6 +67,11 @@ def _is_zombie(pid: str) -> bool:
         return False
 
 
+def is_blank(directory: Path) -> bool:
+    """Was it never made ready, or emptied since?"""
+    return not (directory / "FORMAT").exists()
+
+
 def prepare(directory: Path, disk: Disk) -> None:
     """Make what a new directory needs, durably, and refuse one of a newer format."""
     path = directory / "FORMAT"

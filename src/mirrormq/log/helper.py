@@ -59,7 +59,8 @@ def perform(job: Job) -> None:
     it is not empty, then the pieces one behind another from offset on, and cut what lies behind; then sync all of them and
     the directories above; a source is the path of a file, or bytes, which are written as they are
     ("fill", path, size): a file of zeros, under another name until it is complete
-    ("note", path, bytes): a small file with that content, whole or not at all
+    ("note", path, bytes): a small file with that content, whole or not at all; on a full disk over the one that is there, so
+    the bytes must tell whether they are whole
     ("remove", [path, …]): files
     ("remove_tree", path): a directory and the files in it
     ("remove_tree", path, [name, …]): these files of it, and the directory unless there are others
@@ -185,14 +186,27 @@ def _fill(path: str, size: int) -> None:
 
 def _note(path: str, data: bytes) -> None:
     unfinished = Path(f"{path}-{os.getpid()}.new")      # the node may note something while its helper is still at it
-    fd = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
+    try:
+        _write_small(str(unfinished), data)
+    except OSError as fault:
+        with suppress(OSError):
+            unfinished.unlink()
+        if fault.errno not in (errno.ENOSPC, errno.EDQUOT) or not Path(path).exists():
+            raise
+        _write_small(path, data)    # what would free some space waits for this, and it needs none
+        return
+    unfinished.rename(path)
+    sync_directory(str(unfinished.parent))
+
+
+def _write_small(path: str, data: bytes) -> None:
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
     try:
         _write(fd, data, 0)
+        os.ftruncate(fd, len(data))
         os.fsync(fd)
     finally:
         os.close(fd)
-    unfinished.rename(path)
-    sync_directory(str(unfinished.parent))
 
 
 def _remove(paths: list[str]) -> None:

@@ -27,7 +27,7 @@ from mirrormq.log.fold import RecoveredQueue
 from mirrormq.log.found import Found
 from mirrormq.log.queue import QueueLog
 from mirrormq.log.reader import Reader
-from mirrormq.log.roster import missing
+from mirrormq.log.roster import Roster, missing
 from mirrormq.log.scan import NOTHING, UNKNOWN, BadPlace, Scan
 from mirrormq.log.segment import decode_manifest
 from mirrormq.log.snapshot import Snapshot, decode_snapshot, is_live
@@ -49,9 +49,9 @@ class Recovery:
 
 
 class Recoverer:
-    def __init__(self, wal: Wal, queues_directory: Path, disk: Disk, wanted: range) -> None:
+    def __init__(self, wal: Wal, queues_directory: Path, disk: Disk, roster: Roster) -> None:
         self._wal: Wal = wal
-        self._wanted: range = wanted
+        self._roster: Roster = roster
         self._last_missing: int = 0
         self._directory: Path = queues_directory
         self._disk: Disk = disk
@@ -64,7 +64,9 @@ class Recoverer:
         """Read every file, fold every queue, and leave the write-ahead log ready to be appended to."""
         paths = self._begun(sorted(self._wal.directory.glob("*" + SUFFIX)))
         ends = self._ends_of(paths)
-        self._miss(missing(self._wanted, [int(path.stem) for path in paths]))
+        self._miss(missing(self._roster.read(), [int(path.stem) for path in paths]))
+        if self._roster.problem:
+            self.recovery.notes.append(self._roster.problem)
         for number, path in enumerate(paths):
             self._read_file(path, ends[number], newest=number == len(paths) - 1)
         reader = Reader(self._wal)

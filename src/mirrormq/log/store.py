@@ -101,7 +101,7 @@ class Store:
 
     def _recover(self) -> Recovery:
         wal = Wal(self.directory / "wal", self.disk, self.wal_bytes)
-        recoverer = Recoverer(wal, self.queues_directory, self.disk, self.roster.read())
+        recoverer = Recoverer(wal, self.queues_directory, self.disk, self.roster)
         self._queues = recoverer.run()
         self.asides = recoverer.asides
         Leftovers(wal, self.queues_directory, self._queues, recoverer).clear()

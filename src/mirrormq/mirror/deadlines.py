@@ -8,7 +8,9 @@ what is here begins after that. Together they must satisfy:
 - RESTART_GRACE > STAGGER * (longest usual ring - 2): a restarted member lets those go first that have lost nothing.
 - FORCE_AFTER > RESTART_GRACE + STAGGER * ring: a mirror that is not in sync leads only when no better one came.
 - SLOW + PROBE + PROBE_AGAIN > a link's SILENCE: a leader whom nobody answers learns first whether its links are dead.
-- SLOW + PROBE + PROBE_AGAIN < 3: a member that stands still is out of the ring within the three seconds that users are promised.
+- SLOW + PROBE + PROBE_AGAIN < 3: a member that is silent, or one of several that stands still, is out of the ring within
+  the three seconds that users are promised.
+- LAST > how long a busy disk may take for one sync: without the last mirror, what is confirmed is on one node alone.
 - ALONE > a link's HEARTBEAT + a round trip of the store: two sides of a cut notice it so far apart, and the larger one must win.
 - SILENCE of a link + ALONE < 3: and yet the smaller one goes on within the same three seconds, if there is no other.
 - HANDOVER_LIMIT < a graceful stop's own limit: a stop that cannot hand over goes on without.
@@ -48,6 +50,9 @@ PROBE: Final = 0.5
 
 PROBE_AGAIN: Final = 1.0
 """And so much longer if nobody at all says anything: then it may be the leader that is cut off, and its links tell soon."""
+
+LAST: Final = 10.0
+"""Without any progress for so long, of two that are left the slower one is put out although it answers."""
 
 REJOIN_AFTER: Final = 5.0
 """A member put out for being slow is a learner at least so long: a disk that stutters must not stutter the confirms."""

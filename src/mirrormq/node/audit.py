@@ -5,17 +5,19 @@ Rules
     and how long detecting, electing and serving took.
  2. The verdict is computed: nothing that was confirmed is missing if the new leader's log reaches as far as everything that any
     survivor knows to be stable. Where a leader that is gone may have confirmed more, alone, the verdict says that instead.
- 3. The last records of each queue are kept; they go with the queue.
+ 3. The last KEPT records of each queue are kept; they go with the queue. The others are removed when nothing is to be written.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from mirrormq.broker.forward.away import AwayQueue
-from mirrormq.cluster.coordination import CoordinationError, Delete, DeletePrefix, Put, Transaction, Write
+from mirrormq.cluster.coordination import Coordination, CoordinationError, Delete, DeletePrefix, Put, Transaction
+from mirrormq.cluster.coordination.port import MAX_WRITES
 from mirrormq.mirror.holding import Holding
 from mirrormq.mirror.machine.effects import BecameLeader
 
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from mirrormq.node.runtime import Runtime
 
 PREFIX: Final = "failover/"
-KEPT: Final = 40            # epochs, of which most are no changes of leader
+KEPT: Final = 40            # records of one queue
 ROUND: Final = 200
 KNOWN_EPOCHS: Final = 16    # whose beginnings a survivor remembers
 KNEW: Final = "knew"        # the question what a survivor knew to be confirmed
@@ -36,6 +38,7 @@ class Audit:
         self._runtime = runtime
         self._news: list[tuple[int, Json]] = []
         self._gone: list[int] = []
+        self._long: set[int] = set()                # queues that may have more records than are kept
         self._has_news = asyncio.Event()
         self._lost_at: dict[str, float] = {}        # when the links to nodes broke
 
@@ -72,16 +75,21 @@ class Audit:
             self._has_news.clear()
             news, gone = self._news[:ROUND], self._gone[:ROUND]
             await self._hear(news)
-            transactions = [Transaction([], _writes(log_id, record)) for log_id, record in news]
-            transactions += [Transaction([], [DeletePrefix(_prefix(log_id))]) for log_id in gone]
-            try:
-                await self._runtime.cluster.store.transact_many(transactions)
-            except CoordinationError:
-                await asyncio.sleep(1)
-            else:
+            if await is_stored(self._runtime.cluster.store, news, gone):
                 del self._news[:len(news)], self._gone[:len(gone)]
+                self._long |= {log_id for log_id, record in news if record["epoch"] > KEPT}
+            else:
+                await asyncio.sleep(1)
             if self._news or self._gone:
                 self._has_news.set()
+            else:
+                await self._shorten()
+
+    async def _shorten(self) -> None:
+        """What the store does not do now is done after the next record."""
+        with suppress(CoordinationError):
+            while self._long and not self._has_news.is_set():
+                await shorten(self._runtime.cluster.store, self._long.pop())
 
     async def _hear(self, news: list[tuple[int, Json]]) -> None:
         """The survivors say what they knew to be confirmed."""
@@ -103,7 +111,8 @@ def note_epoch(holding: Holding, epoch: int) -> None:
     if epoch > holding.state.epoch:
         holding.former = holding.state.view.ring[0]
         holding.knew[epoch] = holding.state.stable
-        holding.knew.pop(epoch - KNOWN_EPOCHS, None)
+        while len(holding.knew) > KNOWN_EPOCHS:
+            del holding.knew[min(holding.knew)]
 
 
 def knew(holding: Holding | None, epoch: int) -> int | None:
@@ -134,9 +143,24 @@ def _prefix(log_id: int) -> str:
     return f"{PREFIX}{log_id:016x}/"
 
 
-def _writes(log_id: int, record: Json) -> list[Write]:
-    epoch = record["epoch"]
-    old = range(max(1, epoch - KEPT - 20), max(1, epoch - KEPT))
-    writes: list[Write] = [Delete(f"{_prefix(log_id)}{number:012d}") for number in old]
-    writes.append(Put(f"{_prefix(log_id)}{epoch:012d}", json.dumps(record, ensure_ascii=True)))
-    return writes
+def _put(log_id: int, record: Json) -> Put:
+    return Put(f"{_prefix(log_id)}{record['epoch']:012d}", json.dumps(record, ensure_ascii=True))
+
+
+async def is_stored(store: Coordination, news: list[tuple[int, Json]], gone: list[int]) -> bool:
+    """Write records, and remove those of queues that are gone; what did not happen as a whole may be repeated."""
+    transactions = [Transaction([], [_put(log_id, record)]) for log_id, record in news]
+    transactions += [Transaction([], [DeletePrefix(_prefix(log_id))]) for log_id in gone]
+    try:
+        outcomes = await store.transact_many(transactions)
+    except CoordinationError:
+        return False
+    return not any(isinstance(outcome, CoordinationError) for outcome in outcomes)
+
+
+async def shorten(store: Coordination, log_id: int) -> None:
+    """Remove all but the newest records of a queue."""
+    found = await store.read(_prefix(log_id))
+    old = sorted(found.items)[:-KEPT]
+    for start in range(0, len(old), MAX_WRITES):
+        await store.transact([], [Delete(name) for name in old[start : start + MAX_WRITES]])

@@ -12,6 +12,7 @@ from mirrormq.broker.queue import Queue
 from mirrormq.broker.recovery import restore_queue
 from mirrormq.log import lives
 from mirrormq.log.committer import Committer
+from mirrormq.log.directory import is_blank
 from mirrormq.log.entries import Entry
 from mirrormq.log.errors import QueueDamaged
 from mirrormq.log.fold import RecoveredQueue
@@ -64,7 +65,7 @@ class NodeLog(RingLog):
         of mirrored queues."""
         broker = self._broker
         assert broker is not None
-        is_new = not self.store.directory.exists()
+        is_new = is_blank(self.store.directory)
         recovery = self.store.open()
         self.is_short = is_new or len(recovery.missing) > 0
         self.position = self.store.position

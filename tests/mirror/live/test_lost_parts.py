@@ -5,6 +5,7 @@ One cluster for all tests. A mirror that was synchronised in full has its messag
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -44,6 +45,11 @@ def lose_newest_log_file(node: Node, _queue: str) -> None:
     max(log_of(node).glob("wal/*.wal")).unlink()
 
 
+def lose_everything_but_the_directory(node: Node, _queue: str) -> None:
+    for path in log_of(node).iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
 def filled(nodes: Nodes, queue: str, home: int = 0) -> None:
     """Its mirrors were made when the messages were there."""
     declare(nodes[home], queue)
@@ -73,7 +79,7 @@ def test_a_copy_that_lacks_a_part_is_not_in_sync_and_is_taken_anew(nodes: Nodes,
 
 
 @pytest.mark.chaos
-@pytest.mark.parametrize("lose", [lose_segment, lose_newest_log_file])
+@pytest.mark.parametrize("lose", [lose_segment, lose_newest_log_file, lose_everything_but_the_directory])
 def test_who_lacks_a_part_and_starts_first_does_not_lead(nodes: Nodes, lose: Callable[[Node, str], None]) -> None:
     """All go down at once, so that it is in the ring by what the others know."""
     queue = f"first.{lose.__name__}"

@@ -5,12 +5,14 @@ Rules
  2. Who does not answer within PROBE is put out, or PROBE_AGAIN later if nobody answers; if all answer, the first of those that
     hold least on disk.
  3. If that is the leader itself, its disk is stuck: it gives the lead away.
- 4. A learner that is joining and holds things up is let go.
+ 4. Where only two are left and both answer, the slower one has LAST: a disk that stutters is no reason to confirm what one node
+    alone holds.
+ 5. A learner that is joining and holds things up is let go.
 """
 
 from __future__ import annotations
 
-from mirrormq.mirror.deadlines import NEVER, PROBE, PROBE_AGAIN, REJOIN_AFTER, SLOW
+from mirrormq.mirror.deadlines import LAST, NEVER, PROBE, PROBE_AGAIN, REJOIN_AFTER, SLOW
 from mirrormq.mirror.machine.marks import count_stable
 from mirrormq.mirror.machine.messages import AskMark, AskStatus, Status
 from mirrormq.mirror.machine.state import LEADER, State
@@ -36,6 +38,7 @@ def _probe(s: State) -> None:
         s.stalled_at = NEVER        # its own disk is slow, and there is nobody else
         return
     s.probed_at = s.now
+    s.waiting_since = min(s.waiting_since, s.stalled_at)
     s.statuses.clear()
     for node in s.view.ring[1:]:
         s.send(node, AskStatus(s.epoch))
@@ -45,7 +48,7 @@ def _probe(s: State) -> None:
 def _judge(s: State) -> None:
     s.probed_at = NEVER
     s.stalled_at = s.now
-    guilty = _guilty(s)
+    guilty = _silent(s) or _slowest(s)
     if s.joining and not s.join_proposed:
         s.joining = ""
         count_stable(s)
@@ -54,10 +57,17 @@ def _judge(s: State) -> None:
     s.undecided = True
 
 
-def _guilty(s: State) -> str:
+def _silent(s: State) -> str:
     for node in s.view.ring[1:]:
         if node not in s.statuses:
             return node
+    return ""
+
+
+def _slowest(s: State) -> str:
+    """All have answered."""
+    if len(s.view.ring) == 2 and s.now < s.waiting_since + LAST:
+        return ""
     least = s.durable
     guilty = s.me
     for node in s.view.ring[1:]:

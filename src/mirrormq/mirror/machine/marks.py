@@ -70,10 +70,13 @@ def count_stable(s: State) -> None:
 
 
 def _advance(s: State, durable: int, received: int) -> None:
-    s.stable = max(s.stable, durable)
+    """What is received is no progress of the disks: transient messages must not hide that persistent ones wait."""
+    if durable > s.stable:
+        s.stable = durable
+        s.stalled_at = s.now if durable < s.lineage.end else NEVER
+        s.probed_at = NEVER
+        s.waiting_since = NEVER
     s.stable_received = max(s.stable_received, received)
-    s.stalled_at = s.now if s.stable < s.lineage.end else NEVER
-    s.probed_at = NEVER
     if s.note_at == NEVER and s.sessions:
         s.note_at = s.now + STABLE_NOTE
     if s.handing or s.joining:

@@ -123,6 +123,7 @@ class State:
         self.slow: dict[str, float] = {}        # put out for being slow, until when
         self.stalled_at: float = NEVER          # entries have waited without progress since
         self.probed_at: float = NEVER
+        self.waiting_since: float = NEVER       # the same, over any number of probes and of the epochs that it leads
         self.statuses: dict[str, int] = {}
         self.head: int = 0
         self.handing: bool = False

@@ -92,6 +92,7 @@ def _lead(s: State, *, led: bool) -> None:
         s.missing.clear()
         s.leaving.clear()
         s.slow.clear()
+        s.waiting_since = NEVER
         s.handing = False
         s.floor = s.end
         s.out.append(BecameLeader(s.epoch, s.view.reason, s.view.forced))

@@ -45,7 +45,7 @@ Result = TypeVar("Result")
 class FileCoordination(Coordination):
     def __init__(self, path: Path, keep: int = KEEP) -> None:
         self.reachability = Reachability()
-        self._path = path.absolute()
+        self._path = path.resolve()         # as SQLite does, which puts its log beside the real file
         self._bells = Bells(self._path)
         self._writer = Writer(self._path, self._bells, keep, self._committed)
         self._reader = Reader(self._path)

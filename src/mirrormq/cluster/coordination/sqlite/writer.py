@@ -100,6 +100,8 @@ class Writer:
             self._synced.reach(writing.revision, anyway=writing.is_probe)
         except (sqlite3.Error, OSError) as fault:
             _roll_back(database)
+            with suppress(OSError):
+                self._synced.doubt()
             raise OutcomeUnknown(f"{translate(fault, self._path)}; whether this change is stored is not known") from fault
 
     async def close(self, deadline: float) -> None:
