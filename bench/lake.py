@@ -143,7 +143,7 @@ def measure(command: str, folder: Path, count: int, seconds: float) -> Iterator[
         yield profile(spark, leader, members[1], count)
         few = min(count, READ_ROWS)
         readers = {name: partial(timed, read(spark, leader, name, few), few) for name in ("mirrors", "leader")}
-        yield Disturbance(*members, java_of(spark), command, seconds).measure(readers, few)
+        yield Disturbance(*members, java_of(spark), command, seconds).measure(readers, few, count)
 
 
 def flows(spark: Any, leader: Member, folder: Path, count: int) -> dict[str, Any]:

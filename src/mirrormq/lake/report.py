@@ -4,30 +4,46 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mirrormq.lake import charts
-from mirrormq.lake.client import Address, FeedClient
+from mirrormq.lake.client import Address, Feed, FeedClient
 from mirrormq.lake.errors import LakeError
-from mirrormq.lake.history import History, look
+from mirrormq.lake.history import TOP, History, look
 from mirrormq.lake.tables import Place, Table
 from mirrormq.lake.views import events
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+FAILOVERS: Final = 40  # with the longest pauses; a node that leads thousands of queues makes thousands when it dies
 STYLE: Final = """
-body{font:15px/1.5 system-ui,sans-serif;max-width:900px;margin:2em auto;padding:0 1em;color:#222;background:#fff}
-h1{font-size:1.5em;margin-bottom:.2em}h2{font-size:1.1em;margin:2em 0 .4em;border-bottom:1px solid #ddd}
-svg{width:100%;height:auto}svg text{font-size:12px;fill:#555}.grid{stroke:#e5e5e5}
-table{border-collapse:collapse;width:100%}th,td{text-align:left;padding:.25em .8em .25em 0;border-bottom:1px solid #eee}
-td.n,th.n{text-align:right}
+:root{color-scheme:light dark;--ink:#222;--paper:#fff;--pale:#6b6b6b;--rule:#ddd;--grid:#e5e5e5}
+@media (prefers-color-scheme:dark){:root{--ink:#ddd;--paper:#181a1d;--pale:#9a9a9a;--rule:#3a3d42;--grid:#2c2f33}}
+body{font:15px/1.5 system-ui,sans-serif;max-width:900px;margin:2em auto;padding:0 1em;color:var(--ink);background:var(--paper)}
+h1{font-size:1.5em;margin-bottom:.2em}h2{font-size:1.1em;margin:2em 0 .4em;border-bottom:1px solid var(--rule)}
+svg{width:100%;height:auto}svg text{font-size:12px;fill:var(--pale)}.grid{stroke:var(--grid)}
+table{border-collapse:collapse;width:100%}th,td{text-align:left;padding:.25em .8em .25em 0;border-bottom:1px solid var(--grid)}
+td.n,th.n{text-align:right}td{overflow-wrap:anywhere}td.n{white-space:nowrap}
 .legend span{margin-right:1.2em}.legend i{display:inline-block;width:.8em;height:.8em;margin-right:.4em}
-.none,.note{color:#777}.tiles{display:flex;gap:2em;flex-wrap:wrap}.tiles b{display:block;font-size:1.4em}
+.none,.note{color:var(--pale)}.tiles{display:flex;gap:2em;flex-wrap:wrap}.tiles b{display:block;font-size:1.4em}
 """
+
+
+@dataclass(frozen=True)
+class Lag:
+    """How far the lake is behind: when it was written, and for each queue of a cluster that was named, what it lacks."""
+
+    commits: list[float]  # seconds since 1970, in order
+    queues: list[dict[str, Any]] | None  # queue, in_the_log, in_the_lake, behind; None without a cluster
+
+    @property
+    def seconds(self) -> float:
+        return max(0.0, datetime.now(UTC).timestamp() - self.commits[-1]) if self.commits else 0.0
 
 
 def write_report(
@@ -49,21 +65,30 @@ def write_report(
     history = look(frame)
     if history is None:
         raise LakeError(f"the lake at {place.uri} holds no entry of that time: there is nothing to report")
-    moves = [] if address is None else balance(history, nodes_of(address), address.vhost)
-    output.write_text(page(history, place, lag_of(place), moves), encoding="utf-8")
+    feeds = None if address is None else FeedClient(address).feeds()
+    moves = None if feeds is None or address is None else balance(history, nodes_of(feeds), address.vhost)
+    output.write_text(page(history, place, lag_of(place, feeds), moves), encoding="utf-8")
     if plan is not None:
-        plan.write_text(json.dumps({"moves": moves}, indent=2) + "\n", encoding="utf-8")
+        plan.write_text(json.dumps({"moves": moves or []}, indent=2) + "\n", encoding="utf-8")
 
 
-def lag_of(place: Place) -> float:
-    """Seconds since the last commit of the mirror."""
-    times = [entry["timestamp"] for entry in Table(place, "events").history() if "timestamp" in entry]
-    return max(0.0, datetime.now(UTC).timestamp() - max(times) / 1000) if times else 0.0
+def lag_of(place: Place, feeds: Sequence[Feed] | None) -> Lag:
+    table = Table(place, "events")
+    commits = sorted(entry["timestamp"] / 1000 for entry in table.history() if entry.get("operation") == "WRITE")
+    if feeds is None:
+        return Lag(commits, None)
+    marks = table.next_indexes(feed.id for feed in feeds)
+    rows: list[dict[str, Any]] = [
+        {"queue": feed.name, "in_the_log": feed.end - 1, "in_the_lake": marks[feed.id] - 1, "behind": feed.end - marks[feed.id]}
+        for feed in feeds
+        if feed.id in marks
+    ]
+    return Lag(commits, sorted(rows, key=lambda row: (-row["behind"], row["queue"]))[:TOP])
 
 
-def nodes_of(address: Address) -> dict[str, tuple[str, ...]]:
+def nodes_of(feeds: Sequence[Feed]) -> dict[str, tuple[str, ...]]:
     """For each queue who leads it, then who could."""
-    return {feed.name: tuple(node for node, _ in feed.members) or (feed.node,) for feed in FeedClient(address).feeds()}
+    return {feed.name: tuple(node for node, _ in feed.members) or (feed.node,) for feed in feeds}
 
 
 def balance(history: History, nodes: dict[str, tuple[str, ...]], vhost: str = "/") -> list[dict[str, Any]]:
@@ -82,7 +107,7 @@ def balance(history: History, nodes: dict[str, tuple[str, ...]], vhost: str = "/
     return moves
 
 
-def page(history: History, place: Place, lag: float, moves: Sequence[dict[str, Any]]) -> str:
+def page(history: History, place: Place, lag: Lag, moves: Sequence[dict[str, Any]] | None) -> str:
     times = [row["time"] for row in history.flows]
     flows = [(name, [row[name] for row in history.flows]) for name in ("published", "acknowledged", "dropped")]
     sections = [
@@ -100,6 +125,7 @@ def page(history: History, place: Place, lag: float, moves: Sequence[dict[str, A
             if history.again
             else '<p class="none">None that the log knows of.</p>',
         ),
+        ("Lag of the lake, seconds since it was written last", _lag(history, lag)),
         ("Failovers", _failovers(history)),
         ("Rebalance plan", _plan(moves)),
     ]
@@ -107,7 +133,7 @@ def page(history: History, place: Place, lag: float, moves: Sequence[dict[str, A
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>MirrorMQ lake report</title><style>{STYLE}</style>'
         f"<h1>MirrorMQ lake report</h1><p class=note>{escape(place.uri)}, {_moment(history.first)} to {_moment(history.last)} UTC"
-        f"</p>{_tiles(history, lag)}{body}</html>\n"
+        f"</p>{_tiles(history, lag.seconds)}{body}</html>\n"
     )
 
 
@@ -142,12 +168,31 @@ def _causes(history: History) -> str:
 def _failovers(history: History) -> str:
     if not history.failovers:
         return '<p class="none">None: no log changed its epoch.</p>'
-    return _table(history.failovers, ("queue", "epoch", "began", "first_index", "pause_seconds", "verdict"))
+    longest = sorted(history.failovers, key=lambda row: -row["pause_seconds"])[:FAILOVERS]
+    shown = [row for row in history.failovers if row in longest]
+    rest = len(history.failovers) - len(shown)
+    note = f'<p class="none">And {charts.number_text(rest)} more, with shorter pauses.</p>' if rest else ""
+    return _table(shown, ("queue", "epoch", "began", "first_index", "pause_seconds", "verdict")) + note
 
 
-def _plan(moves: Sequence[dict[str, Any]]) -> str:
+def _lag(history: History, lag: Lag) -> str:
+    """The age of what the lake holds rises until the next commit."""
+    commits = [moment for moment in lag.commits if moment >= history.first]
+    points = [(history.first, 0.0)]
+    for moment in commits:
+        points += [(moment, moment - points[-1][0]), (moment, 0.0)]
+    times, ages = [moment for moment, _ in points], [age for _, age in points]
+    drawn = charts.lines(times, [("at that moment", ages)])
+    if lag.queues is None:
+        return drawn + '<p class="none">How many entries that is, the cluster knows: name it with --url.</p>'
+    return drawn + (_table(lag.queues, ("queue", "in_the_log", "in_the_lake", "behind")) if lag.queues else "")
+
+
+def _plan(moves: Sequence[dict[str, Any]] | None) -> str:
+    if moves is None:
+        return '<p class="none">No cluster was named with --url.</p>'
     if not moves:
-        return '<p class="none">Nothing to move, or no cluster was named with --url.</p>'
+        return '<p class="none">Nothing to move: no move would make the nodes more alike.</p>'
     return _table(list(moves), ("queue", "from", "to", "entries"))
 
 
