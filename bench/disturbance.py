@@ -2,8 +2,9 @@
 while it reads from the leader, in turn.
 
 All is on one machine, so it is made to look like two. The leader and the publisher have half of the cores, the mirror and Spark
-the other half. Nodes and publisher are scheduled before everybody else, as on machines of their own; where we may not say so, Spark
-runs only when nobody else wants to. That is so in every run, whether Spark reads or not, and before each all is written to disk.
+the other half. Nodes and publisher are scheduled before everybody else, as on machines of their own; where we may not say so,
+Spark runs only when nobody else wants to. So it is in every run, whether Spark reads or not; and all is
+written to disk before each.
 
 What a machine does changes from minute to minute. So runs that are compared follow each other at once, in turn from either
 side, and what counts is the median of their ratios. Runs in which others, or the machine's host, had more than a tenth of a core
@@ -11,8 +12,8 @@ are counted: it matters where the nodes do not come first, and for the disk.
 
 At full speed the publisher may have 4,096 messages unconfirmed: so the leader has always something to do, and the figure is what
 it can do. Then it sends at 60 % of that, which leaves room: what is confirmed there falls only if the ring cannot keep up, and
-the time to a confirm tells what a busy mirror costs those who wait for it. The leader's processor time for each message is its own,
-whoever else runs.
+the time to a confirm tells what a busy mirror costs those who wait for it. The leader's processor time for each message is its
+own, whoever else runs.
 """
 
 from __future__ import annotations

@@ -158,5 +158,5 @@ def test_every_part_of_a_report_has_something_to_show(nodes: Nodes, spark: Any, 
     empty = [title for title, part in parts_of(report.read_text()).items() if SEEN[1].search(part)]
     assert empty in ([], ["Rebalance plan"])        # who leads after two failovers may be balanced already
     assert (json.loads(plan.read_text())["moves"] == []) == bool(empty)
-    for word in ("nothing lost", "expired", "maxlen", "rejected", "dead"):
+    for word in ("nothing lost", "expired", "maxlen", "rejected", "leaders stayed"):
         assert word in report.read_text()

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from mirrormq.lake import charts
+from mirrormq.lake.asked import Lag, Told, ask, lag_of
 from mirrormq.lake.client import Address, Feed, FeedClient
 from mirrormq.lake.errors import LakeError
-from mirrormq.lake.history import TOP, History, look
-from mirrormq.lake.tables import Place, Table
+from mirrormq.lake.history import History, look
+from mirrormq.lake.tables import Place
 from mirrormq.lake.views import events
 
 if TYPE_CHECKING:
@@ -32,18 +32,6 @@ td.n,th.n{text-align:right}td{overflow-wrap:anywhere}td.n{white-space:nowrap}
 .legend span{margin-right:1.2em}.legend i{display:inline-block;width:.8em;height:.8em;margin-right:.4em}
 .none,.note{color:var(--pale)}.tiles{display:flex;gap:2em;flex-wrap:wrap}.tiles b{display:block;font-size:1.4em}
 """
-
-
-@dataclass(frozen=True)
-class Lag:
-    """How far the lake is behind: when it was written, and for each queue of a cluster that was named, what it lacks."""
-
-    commits: list[float]  # seconds since 1970, in order
-    queues: list[dict[str, Any]] | None  # queue, in_the_log, in_the_lake, behind; None without a cluster
-
-    @property
-    def seconds(self) -> float:
-        return max(0.0, datetime.now(UTC).timestamp() - self.commits[-1]) if self.commits else 0.0
 
 
 def write_report(
@@ -65,25 +53,11 @@ def write_report(
     history = look(frame)
     if history is None:
         raise LakeError(f"the lake at {place.uri} holds no entry of that time: there is nothing to report")
-    feeds = None if address is None else FeedClient(address).feeds()
-    moves = None if feeds is None or address is None else balance(history, nodes_of(feeds), address.vhost)
-    output.write_text(page(history, place, lag_of(place, feeds), moves), encoding="utf-8")
+    told = None if address is None else ask(FeedClient(address), history.failovers)
+    moves = None if told is None or address is None else balance(history, nodes_of(told.feeds), address.vhost)
+    output.write_text(page(history, place, lag_of(place, None if told is None else told.feeds), told, moves), encoding="utf-8")
     if plan is not None:
         plan.write_text(json.dumps({"moves": moves or []}, indent=2) + "\n", encoding="utf-8")
-
-
-def lag_of(place: Place, feeds: Sequence[Feed] | None) -> Lag:
-    table = Table(place, "events")
-    commits = sorted(entry["timestamp"] / 1000 for entry in table.history() if entry.get("operation") == "WRITE")
-    if feeds is None:
-        return Lag(commits, None)
-    marks = table.next_indexes(feed.id for feed in feeds)
-    rows: list[dict[str, Any]] = [
-        {"queue": feed.name, "in_the_log": feed.end - 1, "in_the_lake": marks[feed.id] - 1, "behind": feed.end - marks[feed.id]}
-        for feed in feeds
-        if feed.id in marks
-    ]
-    return Lag(commits, sorted(rows, key=lambda row: (-row["behind"], row["queue"]))[:TOP])
 
 
 def nodes_of(feeds: Sequence[Feed]) -> dict[str, tuple[str, ...]]:
@@ -107,7 +81,9 @@ def balance(history: History, nodes: dict[str, tuple[str, ...]], vhost: str = "/
     return moves
 
 
-def page(history: History, place: Place, lag: Lag, moves: Sequence[dict[str, Any]] | None) -> str:
+def page(
+    history: History, place: Place, lag: Lag, told: Told | None = None, moves: Sequence[dict[str, Any]] | None = None
+) -> str:
     times = [row["time"] for row in history.flows]
     flows = [(name, [row[name] for row in history.flows]) for name in ("published", "acknowledged", "dropped")]
     sections = [
@@ -119,32 +95,27 @@ def page(history: History, place: Place, lag: Lag, moves: Sequence[dict[str, Any
         ),
         ("Hot queues, entries of the log", charts.bars([(row["queue"], [row["entries"]]) for row in history.hot], [])),
         ("Dropped and dead-lettered, by cause", _causes(history)),
-        (
-            "Redelivered and requeued",
-            _table(history.again, ("queue", "redelivered", "requeued"))
-            if history.again
-            else '<p class="none">None that the log knows of.</p>',
-        ),
+        ("Redelivered", _redelivered(told)),
         ("Lag of the lake, seconds since it was written last", _lag(history, lag)),
-        ("Failovers", _failovers(history)),
+        ("Failovers", _failovers(history, told)),
         ("Rebalance plan", _plan(moves)),
     ]
     body = "".join(f"<h2>{escape(title)}</h2>{content}" for title, content in sections)
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>MirrorMQ lake report</title><style>{STYLE}</style>'
         f"<h1>MirrorMQ lake report</h1><p class=note>{escape(place.uri)}, {_moment(history.first)} to {_moment(history.last)} UTC"
-        f"</p>{_tiles(history, lag.seconds)}{body}</html>\n"
+        f"</p>{_tiles(history, lag.seconds, told)}{body}</html>\n"
     )
 
 
-def _tiles(history: History, lag: float) -> str:
+def _tiles(history: History, lag: float, told: Told | None) -> str:
     published = sum(row["published"] for row in history.flows) * history.step
     ended = sum(row["acknowledged"] + row["dropped"] for row in history.flows) * history.step
     tiles = [
         ("entries", history.entries),
         ("messages published", published),
         ("messages ended", ended),
-        ("failovers", len(history.failovers)),
+        ("changes of rings", len(history.failovers)) if told is None else ("failovers", len(_moved(history, told))),
         ("seconds since the last sync", round(lag)),
     ]
     return (
@@ -165,14 +136,53 @@ def _causes(history: History) -> str:
     return charts.bars([(queue, [counts.get((queue, reason), 0) for reason in reasons]) for queue in queues], reasons)
 
 
-def _failovers(history: History) -> str:
+def _redelivered(told: Told | None) -> str:
+    if told is None:
+        return '<p class="none">The log does not tell of redeliveries, the cluster counts them: name it with --url.</p>'
+    if isinstance(told.redelivered, str):
+        return f'<p class="none">The cluster does not tell: {escape(told.redelivered)}</p>'
+    if not told.redelivered:
+        return '<p class="none">None since the queues have their leaders.</p>'
+    note = '<p class="note">Since the queues have their leaders.</p>'
+    return _table(told.redelivered, ("queue", "delivered", "redelivered")) + note
+
+
+def _failovers(history: History, told: Told | None) -> str:
+    """A ring has a new epoch also when a mirror leaves or comes; then the leader stays."""
     if not history.failovers:
         return '<p class="none">None: no log changed its epoch.</p>'
-    longest = sorted(history.failovers, key=lambda row: -row["pause_seconds"])[:FAILOVERS]
-    shown = [row for row in history.failovers if row in longest]
-    rest = len(history.failovers) - len(shown)
-    note = f'<p class="none">And {charts.number_text(rest)} more, with shorter pauses.</p>' if rest else ""
-    return _table(shown, ("queue", "epoch", "began", "first_index", "pause_seconds", "verdict")) + note
+    columns = ("queue", "epoch", "began", "first_index", "pause_seconds", "verdict")
+    if told is None:
+        note = "Some may be of mirrors that left or came: who led, the cluster knows; name it with --url."
+        return _longest(history.failovers, columns) + f'<p class="note">{note}</p>'
+    moved = _moved(history, told)
+    none = '<p class="none">No queue changed its leader.</p>'
+    stayed = [row for row in history.failovers if (row["queue"], row["epoch"]) not in told.leads]
+    return (_longest(moved, ("queue", "from", "to", *columns[1:])) if moved else none) + _stayed(stayed)
+
+
+def _moved(history: History, told: Told) -> list[dict[str, Any]]:
+    leads = [(row, told.leads.get((row["queue"], row["epoch"]))) for row in history.failovers]
+    return [row | {"from": pair[0], "to": pair[1]} for row, pair in leads if pair is not None]
+
+
+def _longest(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> str:
+    """Those with the longest pauses, by time."""
+    longest = sorted(rows, key=lambda row: -row["pause_seconds"])[:FAILOVERS]
+    rest = len(rows) - len(longest)
+    note = f'<p class="note">And {charts.number_text(rest)} more, with shorter pauses.</p>' if rest else ""
+    return _table(sorted(longest, key=lambda row: (row["began"], row["queue"])), columns) + note
+
+
+def _stayed(rows: Sequence[dict[str, Any]]) -> str:
+    if not rows:
+        return ""
+    lost = sum(row["verdict"] != "nothing lost" for row in rows)
+    verdict = f"{charts.number_text(lost)} of them with a hole" if lost else "nothing lost"
+    return (
+        f'<p class="note">And {charts.number_text(len(rows))} changes of rings whose leaders stayed, as mirrors left or came: '
+        f"{verdict}.</p>"
+    )
 
 
 def _lag(history: History, lag: Lag) -> str:
