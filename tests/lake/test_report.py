@@ -137,7 +137,7 @@ def photograph(report: Path, lake: str) -> None:
         page.screenshot(path=ROOT / "docs" / "lake-report.png", full_page=True)
 
 
-@pytest.mark.long
+@pytest.mark.chaos
 def test_every_part_of_a_report_has_something_to_show(nodes: Nodes, spark: Any, tmp_path: Path) -> None:
     lake = Mirror(spark, address_of(*nodes), Place.at(str(tmp_path / "lake")))
     lake.start()

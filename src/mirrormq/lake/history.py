@@ -63,7 +63,7 @@ def _rows(frame: DataFrame, query: str) -> list[dict[str, Any]]:
 def _flows(frame: DataFrame, first: float, step: float) -> list[dict[str, Any]]:
     query = f"""
         SELECT bucket, sum(published) AS published, sum(acknowledged) AS acknowledged, sum(dropped) AS dropped
-        FROM (SELECT floor((unix_millis(time) / 1000 - {first}) / {step}) AS bucket,
+        FROM (SELECT least(floor((unix_millis(time) / 1000 - {first}) / {step}), {BUCKETS - 1}) AS bucket,
                      CASE WHEN kind = 'enqueue' THEN 1 ELSE 0 END AS published,
                      CASE WHEN kind = 'ack' THEN {SPAN} ELSE 0 END AS acknowledged,
                      CASE WHEN kind = 'drop' THEN {SPAN} ELSE 0 END AS dropped

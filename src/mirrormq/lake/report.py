@@ -28,7 +28,7 @@ body{font:15px/1.5 system-ui,sans-serif;max-width:900px;margin:2em auto;padding:
 h1{font-size:1.5em;margin-bottom:.2em}h2{font-size:1.1em;margin:2em 0 .4em;border-bottom:1px solid var(--rule)}
 svg{width:100%;height:auto}svg text{font-size:12px;fill:var(--pale)}.grid{stroke:var(--grid)}
 table{border-collapse:collapse;width:100%}th,td{text-align:left;padding:.25em .8em .25em 0;border-bottom:1px solid var(--grid)}
-td.n,th.n{text-align:right}td{overflow-wrap:anywhere}td.n{white-space:nowrap}
+td.n,th.n{text-align:right}td{overflow-wrap:break-word}td.n,td.t{white-space:nowrap}
 .legend span{margin-right:1.2em}.legend i{display:inline-block;width:.8em;height:.8em;margin-right:.4em}
 .none,.note{color:var(--pale)}.tiles{display:flex;gap:2em;flex-wrap:wrap}.tiles b{display:block;font-size:1.4em}
 """
@@ -151,14 +151,14 @@ def _failovers(history: History, told: Told | None) -> str:
     """A ring has a new epoch also when a mirror leaves or comes; then the leader stays."""
     if not history.failovers:
         return '<p class="none">None: no log changed its epoch.</p>'
-    columns = ("queue", "epoch", "began", "first_index", "pause_seconds", "verdict")
+    columns = ("began", "pause_seconds", "verdict")
     if told is None:
         note = "Some may be of mirrors that left or came: who led, the cluster knows; name it with --url."
-        return _longest(history.failovers, columns) + f'<p class="note">{note}</p>'
+        return _longest(history.failovers, ("queue", "epoch", *columns)) + f'<p class="note">{note}</p>'
     moved = _moved(history, told)
     none = '<p class="none">No queue changed its leader.</p>'
     stayed = [row for row in history.failovers if (row["queue"], row["epoch"]) not in told.leads]
-    return (_longest(moved, ("queue", "from", "to", *columns[1:])) if moved else none) + _stayed(stayed)
+    return (_longest(moved, ("queue", "from", "to", *columns)) if moved else none) + _stayed(stayed)
 
 
 def _moved(history: History, told: Told) -> list[dict[str, Any]]:
@@ -192,7 +192,7 @@ def _lag(history: History, lag: Lag) -> str:
     for moment in commits:
         points += [(moment, moment - points[-1][0]), (moment, 0.0)]
     times, ages = [moment for moment, _ in points], [age for _, age in points]
-    drawn = charts.lines(times, [("at that moment", ages)])
+    drawn = charts.lines(times, [("", ages)])
     if lag.queues is None:
         return drawn + '<p class="none">How many entries that is, the cluster knows: name it with --url.</p>'
     return drawn + (_table(lag.queues, ("queue", "in_the_log", "in_the_lake", "behind")) if lag.queues else "")
@@ -213,7 +213,9 @@ def _table(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> str:
 
 
 def _class(rows: Sequence[dict[str, Any]], name: str) -> str:
-    return ' class="n"' if rows and isinstance(rows[0][name], int | float) else ""
+    """Of numbers and of times."""
+    first = rows[0][name] if rows else ""
+    return ' class="n"' if isinstance(first, int | float) else ' class="t"' if isinstance(first, datetime) else ""
 
 
 def _cell(value: Any) -> str:
