@@ -1,10 +1,12 @@
-"""What a reader costs who publishes: messages a second with confirms on the leader alone, while Spark reads from the mirror, and
-while it reads from the leader, in turn.
+"""What a reader costs who publishes: messages a second with confirms on the leader alone, while Spark is busy with rows of its own,
+while it reads from the mirror, and while it reads from the leader, in turn.
 
 All is on one machine, so it is made to look like two. The leader and the publisher have half of the cores, the mirror and Spark
-the other half. Nodes and publisher are scheduled before everybody else, as on machines of their own; where we may not say so,
-Spark runs only when nobody else wants to. So it is in every run, whether Spark reads or not; and all is
-written to disk before each.
+the other half. Nodes and publisher are scheduled before everybody else, if we may say so, and Spark only when nobody else wants
+to run, as if it were elsewhere. So it is in every run, and all is written to disk before each.
+
+The mirror's cores are not what they were while Spark runs there, whatever it does: they share memory with the leader's, and are
+never asleep, which makes it cheaper to wake the mirror. So what the reading costs is seen beside a Spark that is busy otherwise.
 
 What a machine does changes from minute to minute. So runs that are compared follow each other at once, in turn from either
 side, and what counts is the median of their ratios. Runs in which others, or the machine's host, had more than a tenth of a core
@@ -38,6 +40,7 @@ MOST_ROUNDS = 15
 STRANGERS = 0.1     # of a core: more, and a run is counted as disturbed
 SHARE = 0.6         # of what the leader can do: the rate that leaves it room
 WINDOW = 4096
+BASES = ("alone", "busy otherwise")
 
 
 class Member(Protocol):
@@ -142,12 +145,13 @@ class Disturbance:
         confine(family(leader.pid), self._here)
         confine(family(mirror.pid) | family(java), there)
         self._is_first = schedule(family(leader.pid) | family(mirror.pid), os.SCHED_RR, 1)
-        if not self._is_first:
-            schedule(family(java), os.SCHED_IDLE, 0)
+        schedule(family(java), os.SCHED_IDLE, 0)
 
-    def measure(self, readers: dict[str, Callable[[], object]], count: int, wanted: int) -> dict[str, Any]:
-        """`readers` read `count` rows each time; it goes on until `wanted` were read from the mirror."""
-        ways: dict[str, Callable[[], object] | None] = {"alone": None} | readers
+    def measure(
+        self, work: Callable[[], object], readers: dict[str, Callable[[], object]], count: int, wanted: int
+    ) -> dict[str, Any]:
+        """`work` reads nothing, `readers` read `count` rows each time; it goes on until `wanted` were read from the mirror."""
+        ways: dict[str, Callable[[], object] | None] = dict(zip(BASES, (None, work), strict=True)) | readers
         full: dict[str, list[Run]] = {name: [] for name in ways}
         steady: dict[str, list[Run]] = {name: [] for name in ways}
         room = int(SHARE * self._publish(0).rate)
@@ -202,12 +206,13 @@ def _figures(full: dict[str, list[Run]], steady: dict[str, list[Run]]) -> dict[s
     every = [run for runs in (full, steady) for some in runs.values() for run in some]
     found["runs"] = len(every)
     found["of them disturbed by others"] = sum(run.strangers > STRANGERS for run in every)
-    for name in list(full)[1:]:
+    for name in [name for name in full if name not in BASES]:
         for what, runs, value in (("published", full, "rate"), (f"published at {SHARE:.0%}", steady, "rate"),
                                   ("leader's time for a message", full, "cost"),
                                   (f"leader's time for a message at {SHARE:.0%}", steady, "cost"),
                                   (f"time to a confirm at {SHARE:.0%}", steady, "latency")):  # fmt: skip
-            found[f"{what}, reader at the {name.removesuffix('s')} : alone"] = _ratio(runs[name], runs["alone"], value)
+            for base in BASES:
+                found[f"{what}, {name} : {base}"] = _ratio(runs[name], runs[base], value)
     return found
 
 
