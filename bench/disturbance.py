@@ -1,5 +1,5 @@
-"""What a reader costs who publishes: messages a second with confirms on the leader alone, while Spark is busy with rows of its own,
-while it reads from the mirror, and while it reads from the leader, in turn.
+"""What a reader costs who publishes: messages a second with confirms on the leader alone, while Spark is busy with rows of its
+own, while it reads from the mirror, and while it reads from the leader, in turn.
 
 All is on one machine, so it is made to look like two. The leader and the publisher have half of the cores, the mirror and Spark
 the other half. Nodes and publisher are scheduled before everybody else, if we may say so, and Spark only when nobody else wants
@@ -151,7 +151,7 @@ class Disturbance:
         self, work: Callable[[], object], readers: dict[str, Callable[[], object]], count: int, wanted: int
     ) -> dict[str, Any]:
         """`work` reads nothing, `readers` read `count` rows each time; it goes on until `wanted` were read from the mirror."""
-        ways: dict[str, Callable[[], object] | None] = dict(zip(BASES, (None, work), strict=True)) | readers
+        ways: dict[str, Callable[[], object] | None] = {BASES[0]: None, BASES[1]: work} | readers
         full: dict[str, list[Run]] = {name: [] for name in ways}
         steady: dict[str, list[Run]] = {name: [] for name in ways}
         room = int(SHARE * self._publish(0).rate)
