@@ -151,7 +151,7 @@ class Disturbance:
         self, work: Callable[[], object], readers: dict[str, Callable[[], object]], count: int, wanted: int
     ) -> dict[str, Any]:
         """`work` reads nothing, `readers` read `count` rows each time; it goes on until `wanted` were read from the mirror."""
-        ways: dict[str, Callable[[], object] | None] = {BASES[0]: None, BASES[1]: work} | readers
+        ways: dict[str, Callable[[], object] | None] = {BASES[0]: None, BASES[1]: work, **readers}
         full: dict[str, list[Run]] = {name: [] for name in ways}
         steady: dict[str, list[Run]] = {name: [] for name in ways}
         room = int(SHARE * self._publish(0).rate)
