@@ -1,13 +1,21 @@
-"""What a reader costs who publishes: messages a second with confirms on the leader alone, while Spark reads from the mirror, and
-while it reads from the leader, in turn.
+"""What a reader costs who publishes: messages a second with confirms on the leader alone, while Spark is busy with rows of its
+own, while it reads from the mirror, and while it reads from the leader, in turn.
 
 All is on one machine, so it is made to look like two. The leader and the publisher have half of the cores, the mirror and Spark
-the other half; Spark runs only when nobody else there wants to, as a job of low priority. That is so in every run, whether Spark
-reads or not. A run in which processes that are not ours took more than a tenth of a core is made again, up to a limit.
+the other half. Nodes and publisher are scheduled before everybody else, if we may say so, and Spark only when nobody else wants
+to run, as if it were elsewhere. So it is in every run, and all is written to disk before each.
 
-The publisher may have 4,096 messages unconfirmed: so the leader has always something to do, and the figure is what it can do.
-With a steady rate the confirms' latency is measured, and with it what a busy mirror costs those who wait for it. The leader's
-processor time for each message does not depend on who else runs.
+The mirror's cores are not what they were while Spark runs there, whatever it does: they share memory with the leader's, and are
+never asleep, which makes it cheaper to wake the mirror. So what the reading costs is seen beside a Spark that is busy otherwise.
+
+What a machine does changes from minute to minute. So runs that are compared follow each other at once, in turn from either
+side, and what counts is the median of their ratios. Runs in which others, or the machine's host, had more than a tenth of a core
+are counted: it matters where the nodes do not come first, and for the disk.
+
+At full speed the publisher may have 4,096 messages unconfirmed: so the leader has always something to do, and the figure is what
+it can do. Then it sends at 60 % of that, which leaves room: what is confirmed there falls only if the ring cannot keep up, and
+the time to a confirm tells what a busy mirror costs those who wait for it. The leader's processor time for each message is its
+own, whoever else runs.
 """
 
 from __future__ import annotations
@@ -18,7 +26,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -27,11 +35,12 @@ from typing import Any, Protocol, Self
 from processes import Failed
 
 TICK = os.sysconf("SC_CLK_TCK")
-ROUNDS = 3
-TRIES = 3
-STRANGERS = 0.1     # of a core: more, and a run does not count
-STEADY = 20_000     # messages a second at which latency is measured
+ROUNDS = 5
+MOST_ROUNDS = 15
+STRANGERS = 0.1     # of a core: more, and a run is counted as disturbed
+SHARE = 0.6         # of what the leader can do: the rate that leaves it room
 WINDOW = 4096
+BASES = ("alone", "busy otherwise")
 
 
 class Member(Protocol):
@@ -73,17 +82,30 @@ def seconds_of(pids: Iterable[int]) -> float:
 
 
 def busy_seconds() -> float:
-    """Of all cores, whoever had them."""
-    user, nice, system, _, _, irq, soft, *_ = map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:])
-    return (user + nice + system + irq + soft) / TICK
+    """Of all cores, whoever had them: another machine on the same host too."""
+    user, nice, system, _, _, irq, soft, steal, *_ = map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:])
+    return (user + nice + system + irq + soft + steal) / TICK
 
 
-def confine(pids: Iterable[int], cores: set[int], *, is_idle: bool = False) -> None:
-    for task in [task for pid in pids for task in Path(f"/proc/{pid}/task").glob("*")]:
+def tasks_of(pids: Iterable[int]) -> list[int]:
+    return [int(task.name) for pid in pids for task in Path(f"/proc/{pid}/task").glob("*")]
+
+
+def confine(pids: Iterable[int], cores: set[int]) -> None:
+    for task in tasks_of(pids):
         with suppress(OSError):
-            os.sched_setaffinity(int(task.name), cores)
-            if is_idle:
-                os.sched_setscheduler(int(task.name), os.SCHED_IDLE, os.sched_param(0))
+            os.sched_setaffinity(task, cores)
+
+
+def schedule(pids: Iterable[int], policy: int, priority: int) -> bool:
+    """Whether we may."""
+    try:
+        for task in tasks_of(pids):
+            with suppress(ProcessLookupError):
+                os.sched_setscheduler(task, policy, os.sched_param(priority))
+    except PermissionError:
+        return False
+    return True
 
 
 def halves() -> tuple[set[int], set[int]]:
@@ -120,50 +142,40 @@ class Disturbance:
         self._command = command
         self._seconds = seconds
         self._here, there = halves()
-        self._repeated = 0
         confine(family(leader.pid), self._here)
-        confine(family(mirror.pid), there)
-        confine(family(java), there, is_idle=True)
+        confine(family(mirror.pid) | family(java), there)
+        self._is_first = schedule(family(leader.pid) | family(mirror.pid), os.SCHED_RR, 1)
+        schedule(family(java), os.SCHED_IDLE, 0)
 
-    def measure(self, readers: dict[str, Callable[[], object]], count: int) -> dict[str, Any]:
-        ways: dict[str, Callable[[], object] | None] = {"alone": None} | readers
+    def measure(
+        self, work: Callable[[], object], readers: dict[str, Callable[[], object]], count: int, wanted: int
+    ) -> dict[str, Any]:
+        """`work` reads nothing, `readers` read `count` rows each time; it goes on until `wanted` were read from the mirror."""
+        ways: dict[str, Callable[[], object] | None] = {BASES[0]: None, BASES[1]: work, **readers}
         full: dict[str, list[Run]] = {name: [] for name in ways}
         steady: dict[str, list[Run]] = {name: [] for name in ways}
-        times = 0
-        for _ in range(ROUNDS):
-            for name, read in ways.items():
-                with Reading(read) if read is not None else nullcontext() as reading:
-                    full[name].append(self._calm(0))
-                    steady[name].append(self._calm(STEADY))
-                times += reading.times if reading is not None and name == "mirrors" else 0
-        return {"rows read from the mirror meanwhile": times * count, **self._figures(full, steady)}
+        room = int(SHARE * self._publish(0).rate)
+        rows = number = 0
+        while number < ROUNDS or (rows < wanted and number < MOST_ROUNDS):
+            order = list(ways) if number % 2 == 0 else list(ways)[::-1]
+            for runs, rate in ((full, 0), (steady, room)):
+                for name in order:
+                    run, times = self._beside(ways[name], rate)
+                    runs[name].append(run)
+                    rows += times * count if name == "mirrors" else 0
+            number += 1
+        return {"rows read from the mirror meanwhile": rows, **_figures(full, steady)}
 
-    def _figures(self, full: dict[str, list[Run]], steady: dict[str, list[Run]]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for name, every in full.items():
-            found[f"published/s, {name}"] = [run.rate for run in every]
-            found[f"leader's µs a message, {name}"] = [run.cost for run in every]
-            found[f"median µs to a confirm at {STEADY}/s, {name}"] = [run.latency for run in steady[name]]
-        found["runs made again for strangers' sake"] = self._repeated
-        disturbed = [run for some in (*full.values(), *steady.values()) for run in some if run.strangers > STRANGERS]
-        found["runs that strangers disturbed all the same"] = len(disturbed)
-        for name in ("mirrors", "leader"):
-            for what, runs, value in (("published", full, "rate"), ("cost of a message", full, "cost"),
-                                      ("time to a confirm", steady, "latency")):  # fmt: skip
-                ratio = _middle(runs[name], value) / _middle(runs["alone"], value)
-                found[f"{what} with a reader at the {name.removesuffix('s')}"] = ratio
-        return found
-
-    def _calm(self, rate: int) -> Run:
-        """A run without strangers, or else the one with the fewest."""
-        runs = [self._publish(rate)]
-        while runs[-1].strangers > STRANGERS and len(runs) < TRIES:
-            time.sleep(1.0)
-            runs.append(self._publish(rate))
-        self._repeated += len(runs) - 1
-        return min(runs, key=lambda run: run.strangers)
+    def _beside(self, read: Callable[[], object] | None, rate: int) -> tuple[Run, int]:
+        """A run while somebody reads, and how often it was read to the end."""
+        if read is None:
+            return self._publish(rate), 0
+        with Reading(read) as reading:
+            run = self._publish(rate)
+        return run, reading.times
 
     def _publish(self, rate: int) -> Run:
+        os.sync()
         words = ["perf", "--json", "-h", f"amqp://127.0.0.1:{self._leader.port}", "-u", "published", "-x", "1", "-y", "1"]
         words += ["-s", "200", "-c", str(WINDOW), "-q", "512", "-A", "64", "-f", "persistent", "-ad", "false"]
         words += ["-z", str(self._seconds), "--warmup", "1", *(["-r", str(rate)] if rate else [])]
@@ -171,6 +183,8 @@ class Disturbance:
         os.sched_setaffinity(0, self._here)
         process = subprocess.Popen([self._command, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         os.sched_setaffinity(0, mine)
+        if self._is_first:
+            schedule([process.pid], os.SCHED_RR, 1)
         began, busy, ours, leader = time.monotonic(), busy_seconds(), _ours(), seconds_of(family(self._leader.pid))
         out, complaint = process.communicate(timeout=self._seconds + 120)
         if process.returncode:
@@ -182,9 +196,30 @@ class Disturbance:
         return Run(rate_found, found["confirm_us"]["p50"], used / max(1.0, rate_found * (self._seconds + 1)), strangers)
 
 
+def _figures(full: dict[str, list[Run]], steady: dict[str, list[Run]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, fast in full.items():
+        found[f"published/s, {name}"] = [run.rate for run in fast]
+        found[f"published/s at {SHARE:.0%}, {name}"] = [run.rate for run in steady[name]]
+        found[f"leader's µs a message, {name}"] = [run.cost for run in fast]
+        found[f"median µs to a confirm at {SHARE:.0%}, {name}"] = [run.latency for run in steady[name]]
+    every = [run for runs in (full, steady) for some in runs.values() for run in some]
+    found["runs"] = len(every)
+    found["of them disturbed by others"] = sum(run.strangers > STRANGERS for run in every)
+    for name in [name for name in full if name not in BASES]:
+        for what, runs, value in (("published", full, "rate"), (f"published at {SHARE:.0%}", steady, "rate"),
+                                  ("leader's time for a message", full, "cost"),
+                                  (f"leader's time for a message at {SHARE:.0%}", steady, "cost"),
+                                  (f"time to a confirm at {SHARE:.0%}", steady, "latency")):  # fmt: skip
+            for base in BASES:
+                found[f"{what}, {name} : {base}"] = _ratio(runs[name], runs[base], value)
+    return found
+
+
+def _ratio(some: list[Run], others: list[Run], name: str) -> float:
+    """The median over pairs that followed each other."""
+    return float(median(getattr(one, name) / getattr(other, name) for one, other in zip(some, others, strict=True)))
+
+
 def _ours() -> float:
     return seconds_of(family(os.getpid()))
-
-
-def _middle(runs: list[Run], name: str) -> float:
-    return float(median(getattr(run, name) for run in runs))

@@ -143,7 +143,7 @@ def measure(command: str, folder: Path, count: int, seconds: float) -> Iterator[
         yield profile(spark, leader, members[1], count)
         few = min(count, READ_ROWS)
         readers = {name: partial(timed, read(spark, leader, name, few), few) for name in ("mirrors", "leader")}
-        yield Disturbance(*members, java_of(spark), command, seconds).measure(readers, few)
+        yield Disturbance(*members, java_of(spark), command, seconds).measure(partial(calculate, spark, few), readers, few, count)
 
 
 def flows(spark: Any, leader: Member, folder: Path, count: int) -> dict[str, Any]:
@@ -190,6 +190,12 @@ def read(spark: Any, leader: Member, nodes: str, count: int) -> Any:
     options = {"url": leader.url, "queue": "orders", "rowsPerPartition": str(count), "nodes": nodes,
                "endingOffsets": json.dumps({"orders": count + 1})}  # fmt: skip
     return spark.read.format("mirrormq").options(**options).load()
+
+
+def calculate(spark: Any, count: int) -> None:
+    """Keep Spark busy, without anything from outside."""
+    rows = spark.range(0, 2 * count, 1, 1).selectExpr("sha2(cast(id AS string), 256) AS text")
+    rows.write.format("noop").mode("overwrite").save()
 
 
 def java_of(spark: Any) -> int:

@@ -58,8 +58,9 @@ def legend(names: Sequence[str]) -> str:
     items = [
         f'<span><i style="background:{COLOURS[number % len(COLOURS)]}"></i>{escape(name)}</span>'
         for number, name in enumerate(names)
+        if name
     ]
-    return f'<div class="legend">{"".join(items)}</div>'
+    return f'<div class="legend">{"".join(items)}</div>' if items else ""
 
 
 def nice(value: float) -> float:

@@ -205,6 +205,15 @@ class FeedClient:
         answer: dict[str, int] = self.ask("POST", self._path("feed", queue, "publish"), query, run).json()
         return answer
 
+    def queues(self) -> list[dict[str, Any]]:
+        """With their statistics, for users that have a tag."""
+        rows: list[dict[str, Any]] = self.ask("GET", self._path("queues"), {"columns": "name,message_stats"}).json()
+        return rows
+
+    def failovers(self, queue: str) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = self.ask("GET", self._path("queues", queue, "failovers"), {}).json()
+        return rows
+
     def put_mirror(self, name: str, **value: Any) -> None:
         body = json.dumps({key.replace("_", "-"): part for key, part in value.items()}).encode()
         self.ask("PUT", self._path("lake-mirrors", name), {}, body)

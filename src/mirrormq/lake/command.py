@@ -263,7 +263,7 @@ def verify(lake: str, storage: tuple[str, ...], url: str, vhost: str, master: st
 )
 @click.option("--since", metavar="MOMENT", help="Only what happened from then on.")
 @click.option("--plan", type=click.Path(path_type=Path), help="Also write the rebalance plan there, as JSON.")
-@click.option("--url", default="", metavar="URL", help="The cluster whose nodes are to be balanced; without it there is no plan.")
+@click.option("--url", default="", metavar="URL", help="The cluster: for redeliveries, lag, leaders and a rebalance plan.")
 @click.option("--vhost", default="/", show_default=True, help="Its virtual host.")
 @plainly
 def report(

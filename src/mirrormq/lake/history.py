@@ -25,7 +25,6 @@ class History:
     flows: list[dict[str, Any]]  # time, published, acknowledged, dropped, depth: for each bucket
     waits: list[dict[str, Any]]  # queue, ended, p50, p95, p99, longest
     ends: list[dict[str, Any]]  # queue, reason, count
-    again: list[dict[str, Any]]  # queue, redelivered, requeued
     hot: list[dict[str, Any]]  # vhost, queue, entries, published, bytes
     failovers: list[dict[str, Any]]
 
@@ -52,7 +51,6 @@ def look(frame: DataFrame) -> History | None:
         _flows(frame, first, step),
         _rows(frame, WAITS),
         _rows(frame, ENDS),
-        _rows(frame, AGAIN),
         _rows(frame, HOT),
         [row.asDict() for row in failovers(frame).orderBy("began").collect()],
     )
@@ -65,7 +63,7 @@ def _rows(frame: DataFrame, query: str) -> list[dict[str, Any]]:
 def _flows(frame: DataFrame, first: float, step: float) -> list[dict[str, Any]]:
     query = f"""
         SELECT bucket, sum(published) AS published, sum(acknowledged) AS acknowledged, sum(dropped) AS dropped
-        FROM (SELECT floor((unix_millis(time) / 1000 - {first}) / {step}) AS bucket,
+        FROM (SELECT least(floor((unix_millis(time) / 1000 - {first}) / {step}), {BUCKETS - 1}) AS bucket,
                      CASE WHEN kind = 'enqueue' THEN 1 ELSE 0 END AS published,
                      CASE WHEN kind = 'ack' THEN {SPAN} ELSE 0 END AS acknowledged,
                      CASE WHEN kind = 'drop' THEN {SPAN} ELSE 0 END AS dropped
@@ -94,12 +92,6 @@ WAITS: Final = f"""
 ENDS: Final = f"""
     SELECT queue, reason, sum({SPAN}) AS count FROM mirrormq_events WHERE kind = 'drop'
     GROUP BY queue, reason ORDER BY count DESC LIMIT 40"""
-AGAIN: Final = f"""
-    SELECT * FROM (
-        SELECT queue, sum(CASE WHEN redelivered THEN 1 ELSE 0 END) AS redelivered,
-               sum(CASE WHEN kind = 'requeue' THEN {SPAN} ELSE 0 END) AS requeued
-        FROM mirrormq_events GROUP BY queue)
-    WHERE redelivered + requeued > 0 ORDER BY redelivered + requeued DESC LIMIT {TOP}"""
 HOT: Final = f"""
     SELECT vhost, queue, count(*) AS entries, sum(CASE WHEN kind = 'enqueue' THEN 1 ELSE 0 END) AS published,
            sum(CASE WHEN kind = 'enqueue' THEN body_size ELSE 0 END) AS bytes
