@@ -32,6 +32,7 @@ from mirrormq.mirror.machine.state import LEADER, OUTSIDE
 from mirrormq.mirror.rings import RingHost, Rings
 from mirrormq.node.audit import Audit, note_epoch
 from mirrormq.node.cluster import MACHINE
+from mirrormq.node.detours import Detours
 from mirrormq.node.wishing import Wishing
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ class Mirroring(RingHost):
         self._cluster.spawn(self._propose(), "proposing views", is_vital=True)
         self._cluster.spawn(self._watch_store(), "minding the store")
         self._cluster.spawn(self.audit.write(), "writing down who leads")
+        self._cluster.spawn(Detours(self._runtime).run(), "looking for ways round")
         self.wishing.start()
 
     async def hand_over(self) -> None:

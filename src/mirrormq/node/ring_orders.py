@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 QUESTION: Final = "ring_orders"
 LOCK: Final = "rebalance"
 MOVING: Final = 5.0             # seconds that a move may take
+TAKE: Final = "take"            # the request of a node that sees this one, and not the leaders
 OK: Final = "ok"
 NOT_MIRRORED: Final = "not_mirrored"
 NOT_SYNCING: Final = "not_syncing"
@@ -64,6 +65,8 @@ class RingOrders:
             return len(self._broker.connections)
         if what == KNEW:
             return [knew(self._holdings.get(log_id), epoch) for log_id, epoch in about["queues"]]
+        if what == TAKE:
+            return await self._take(about["ids"])
         holding = self._holdings.get(about["id"])
         if what == "standpoint":
             return None if holding is None else standpoint(holding)
@@ -106,6 +109,11 @@ class RingOrders:
         self._runtime.mirroring.rings.give(holding, HandOver(to, leave=False))
         self._broker.schedule()
         return await self._until_led_by(holding, to)
+
+    async def _take(self, ids: Sequence[int]) -> None:
+        """Lead these queues, where their leaders hear this node."""
+        fronts = [front for front in map(self.front, ids) if front is not None]
+        await asyncio.gather(*(self.move(front, self._broker.node_name) for front in fronts))
 
     async def _until_led_by(self, holding: Holding, to: str = "") -> bool:
         """That node, or any other. A hand-over is a swap of the view; it is looked for, because many things may come between."""

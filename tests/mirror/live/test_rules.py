@@ -172,10 +172,15 @@ def test_of_two_nodes_that_miss_each_other_one_goes_and_nobody_pauses(nodes: Nod
     publish(nodes[2], "parted", b"third")
     for node in nodes:
         node.api("GET", "/api/overview")
+    with channel_at(nodes[0 if leader == B else 1]) as channel:
+        inbox = Inbox(channel, "parted")        # does not see the leader: the third leads, when it has asked for that
+        inbox.until_bodies(b"leader", b"third")
+        publish(nodes[0 if leader == B else 1], "parted", b"other")
+        assert leader_of(nodes[2], "parted") == C
     nodes[1].line.heal()
     nodes.until_whole()
     until_in_sync(nodes, "parted")
-    assert [count(node, "parted") for node in nodes] == [2, 2, 2]
+    assert [count(node, "parted") for node in nodes] == [3, 3, 3]
 
 
 @pytest.mark.parametrize("way", ["stop", pytest.param("kill", marks=pytest.mark.chaos)])
