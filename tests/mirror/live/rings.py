@@ -71,6 +71,12 @@ def leader_of(node: Node, queue: str) -> str:
     return str(look(node, queue).get("node", ""))
 
 
+def members_of(node: Node, queue: str) -> list[str]:
+    """Of its ring, as the leader knows it, which comes first. Who is lost is among them until the ring has changed."""
+    ring = node.api("GET", f"/api/queues/%2F/{queue}/ring")
+    return [member["node"] for member in ring["members"]]
+
+
 def standing(node: Node, queue: str) -> tuple[str, list[str], list[str]]:
     """Leader, mirrors, those in sync; each list sorted."""
     row = look(node, queue)

@@ -19,7 +19,7 @@ from live.load import drain
 
 from .probe import Report, Witness
 from .probe import count as account
-from .rings import channel_at, count, declare, eventually, leader_of, look, mirror, publish, standing, until_in_sync
+from .rings import channel_at, count, declare, eventually, leader_of, look, members_of, mirror, publish, standing, until_in_sync
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -203,7 +203,7 @@ def test_too_few_in_sync_refuse_publishes(nodes: Nodes) -> None:
     until_in_sync(nodes, "enough")
     publish(nodes[0], "enough", b"1")
     nodes[2].kill()
-    until_it_is(nodes, "enough", nodes[0].name, nodes[1].name)
+    eventually(lambda: members_of(nodes[1], "enough") == [nodes[0].name, nodes[1].name], within=30)
     with pytest.raises(NackError):
         publish(nodes[1], "enough", b"2")
     nodes[2].start()

@@ -27,6 +27,7 @@ from .rings import (
     eventually,
     leader_of,
     look,
+    members_of,
     mirror,
     named,
     publish,
@@ -161,13 +162,8 @@ def test_of_two_nodes_that_miss_each_other_one_goes_and_nobody_pauses(nodes: Nod
     for one, other in ((0, 1), (1, 0)):
         eventually(lambda one=one, other=other: nodes[other].name not in nodes[one].sees(), within=SETTLED)
 
-    def parts() -> list[str]:
-        """The leader first, as itself knows it: until the ring has changed, its members are all three."""
-        ring = nodes[2].api("GET", "/api/queues/%2F/parted/ring")
-        return [member["node"] for member in ring["members"]]
-
-    eventually(lambda: sorted(parts()) in ([A, C], [B, C]), within=SETTLED)
-    leader = parts()[0]
+    eventually(lambda: sorted(members_of(nodes[2], "parted")) in ([A, C], [B, C]), within=SETTLED)
+    leader = members_of(nodes[2], "parted")[0]
     publish(named(nodes, leader), "parted", b"leader")
     publish(nodes[2], "parted", b"third")
     for node in nodes:
