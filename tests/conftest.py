@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,3 +30,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         parts = item.path.relative_to(root).parts
         if parts[0] in LIVE or parts[:2] in LIVE_PARTS or item.path.name.startswith("test_links"):
             item.add_marker(pytest.mark.live)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def run_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Nodes and tools of one run of the tests meet in a directory of its own: others may run nodes of the same names."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MIRRORMQ_RUN_DIR", str(tmp_path_factory.mktemp("run")))
+        for name in ("MIRRORMQ_URL", "MIRRORMQ_NODENAME", "RABBITMQ_NODENAME"):
+            patch.delenv(name, raising=False)
+        yield

@@ -18,16 +18,6 @@ from .support import Node, quote
 Connect = Callable[..., pika.BlockingConnection]
 
 
-@pytest.fixture(scope="session", autouse=True)
-def run_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Nodes and tools of these tests meet in a directory of their own."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MIRRORMQ_RUN_DIR", str(tmp_path_factory.mktemp("run")))
-        for name in ("MIRRORMQ_URL", "MIRRORMQ_NODENAME", "RABBITMQ_NODENAME"):
-            patch.delenv(name, raising=False)
-        yield
-
-
 @pytest.fixture(scope="session")
 def node(run_directory: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     server = Node(tmp_path_factory.mktemp("node"))

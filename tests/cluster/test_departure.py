@@ -45,6 +45,19 @@ async def test_a_node_goes_with_its_queues_and_their_bindings_only(store: Coordi
     assert await departure.others(store, "b") == ["a"]
 
 
+def mirrored(name: str, ring: list[str], learners: list[str]) -> Put:
+    record = {"node": ring[0], "view": {"ring": ring, "learners": learners}}
+    return Put("meta/" + key("queue", "/", name), json.dumps(record))
+
+
+async def test_a_mirrored_queue_goes_only_with_its_last_copy(store: Coordination):
+    """Also one that is not in sync counts: whoever has it may lead when the others are forgotten."""
+    stay = [mirrored("in sync", ["b", "a"], []), mirrored("behind", ["b"], ["a"]), mirrored("elsewhere", ["a"], ["c"])]
+    await store.transact([], [*stay, mirrored("lone", ["b"], []), mirrored("with one forgotten", ["b"], ["c"])])
+    assert await departure.remove(store, "b") == [("/", "lone"), ("/", "with one forgotten")]
+    assert {put.key for put in stay} <= await keys(store)
+
+
 async def test_a_node_that_is_up_stays(store: Coordination):
     await store.transact([], [Put("node/b", "{}"), queue("mine", "b")])
     before = await keys(store)

@@ -3,13 +3,13 @@
 Rules
  1. The member's record goes first, and only while the node is not up: from then on it cannot come back by itself.
  2. Then the queues go whose only copy was on it, with their bindings. If that is interrupted, forgetting the node once more
-    goes on with it.
+    goes on with it. A mirrored queue with a copy on another member stays, in sync or not: its members find a leader for it.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Final
+from typing import Any, Final
 
 from mirrormq.broker.metadata import below, parts
 from mirrormq.cluster.coordination import (
@@ -60,12 +60,21 @@ async def _drop_member(store: Coordination, name: str, node_id: str) -> bool:
 
 
 async def _drop_queues(store: Coordination, name: str) -> Lost:
-    homed = {key: item for key, item in (await store.read(QUEUES)).items.items() if json.loads(item.value)["node"] == name}
+    members = set(await others(store, name))
+    found = (await store.read(QUEUES)).items
+    homed = {key: item for key, item in found.items() if _is_only_on(name, json.loads(item.value), members)}
     outcomes = await store.transact_many([_ending(key, item) for key, item in homed.items()])
     for outcome in outcomes:
         if isinstance(outcome, CoordinationError):
             raise outcome
     return sorted(_place(key) for key in homed)
+
+
+def _is_only_on(name: str, record: dict[str, Any], members: set[str]) -> bool:
+    if "view" not in record:
+        return bool(record["node"] == name)
+    copies = {*record["view"]["ring"], *record["view"]["learners"]}
+    return name in copies and copies.isdisjoint(members)
 
 
 def _ending(key: str, item: Item) -> Transaction:
