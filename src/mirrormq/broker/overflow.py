@@ -14,10 +14,15 @@ if TYPE_CHECKING:
 
 def make_place(queue: Queue) -> None:
     """Over the limit the oldest message goes, but not one that a waiting consumer can take."""
-    settings = queue.settings
-    if (settings.max_length >= 0 and unpromised(queue) > settings.max_length) \
-            or (settings.max_length_bytes >= 0 and unpromised_bytes(queue) > settings.max_length_bytes):
+    if _is_over(queue):
         _work_ahead(queue)
+
+
+def _is_over(queue: Queue) -> bool:
+    settings = queue.settings
+    if settings.max_length >= 0 and unpromised(queue) > settings.max_length:
+        return True
+    return settings.max_length_bytes >= 0 and unpromised_bytes(queue) > settings.max_length_bytes
 
 
 def _work_ahead(queue: Queue) -> None:
@@ -50,13 +55,7 @@ def is_full(queue: Queue, message: Message) -> bool:
 
 
 def enforce_limits(queue: Queue) -> None:
-    settings = queue.settings
-    if settings.overflow != DROP_HEAD:
-        return
-    if queue.promised == 0:
-        _drop_head(queue)
-    elif (settings.max_length >= 0 and unpromised(queue) > settings.max_length) \
-            or (settings.max_length_bytes >= 0 and unpromised_bytes(queue) > settings.max_length_bytes):
+    if queue.settings.overflow == DROP_HEAD and _is_over(queue):
         promised = set_aside(queue)
         _drop_head(queue)
         put_back(queue, promised)
