@@ -132,17 +132,21 @@ async def test_certificates_are_used_both_ways(tmp_path: Path) -> None:
 
 async def expect_refused(spec: str) -> None:
     store = await open_coordination(spec)
-    with pytest.raises(Refused, match="authority"):
-        await store.read("")
-    await store.close()
+    try:
+        with pytest.raises(Refused, match="authority"):
+            await store.read("")
+    finally:
+        await store.close()
 
 
 async def expect_unreachable(spec: str) -> None:
     """Without a certificate of our own the member hangs up."""
     store = await open_coordination(spec)
-    with pytest.raises(Unreachable):
-        await store.read("")
-    await store.close()
+    try:
+        with pytest.raises(Unreachable):
+            await store.read("")
+    finally:
+        await store.close()
 
 
 async def test_certificates_that_are_not_there_are_named(tmp_path: Path) -> None:

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import ssl
 from base64 import b64encode
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from itertools import count
 from urllib.parse import urlsplit
 
 import pytest
+import trustme
 
 from cluster.etcd import EtcdCluster
-from mirrormq.cluster.coordination import StoreDamaged, Unreachable, open_coordination
+from mirrormq.cluster.coordination import Refused, StoreDamaged, Unreachable, open_coordination
+from mirrormq.cluster.coordination.etcd.endpoints import Endpoints
+from mirrormq.cluster.coordination.etcd.http import Http, trust
+from mirrormq.cluster.coordination.etcd.transport import READ, Transport
 
 from .support import Copy, put
 
@@ -113,6 +119,38 @@ async def test_a_server_of_another_kind_is_no_store(status: str, body: str) -> N
     assert all(isinstance(fault, Unreachable) and "answer" in str(fault) for fault in faults)
     await store.close()
     server.close()
+
+
+async def test_members_without_trust_are_told_from_slow_ones() -> None:
+    """Each hangs at first, shows its certificate once, and hangs again: once is enough."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
+    hanging = asyncio.Event()
+
+    def make_member() -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]:
+        visitors = count(1)
+
+        async def meet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            if next(visitors) == 2:
+                with suppress(OSError):
+                    await writer.start_tls(context)
+            else:
+                await hanging.wait()
+            writer.close()
+
+        return meet
+
+    members = [await asyncio.start_server(make_member(), "127.0.0.1", 0) for _ in range(2)]
+    addresses = ["https://{}:{}".format(*member.sockets[0].getsockname()) for member in members]
+    transport = Transport(Http(trust("", "", "")), Endpoints(addresses), probe={}, user="", password="")
+    try:
+        with pytest.raises(Refused, match="authority"):
+            await transport.ask(READ, {}, repeatable=True)
+    finally:
+        hanging.set()
+        await transport.close()
+        for member in members:
+            member.close()
 
 
 async def test_where_nobody_listens_the_store_is_away() -> None:

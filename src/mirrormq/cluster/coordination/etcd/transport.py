@@ -53,9 +53,13 @@ class Transport:
                 return await self._attempt(address, path, body, until, repeatable=repeatable)
             except (NotSent, Lost, StaleMember, EtcdFault) as problem:
                 await self._judge(address, problem, repeatable=repeatable)
-                if address in problems:
+                is_first = address not in problems
+                if is_first or _says_more(problem, problems[address], until):
+                    problems[address] = problem
+                if self._is_nobody_trusted(problems):
+                    break
+                if not is_first:
                     await asyncio.sleep(min(deadlines.AGAIN, max(0.0, until - time.monotonic())))
-                problems[address] = problem
         raise self._unreachable(problems)
 
     async def _attempt(self, address: str, path: str, body: Json, until: float, *, repeatable: bool) -> Json:
@@ -121,9 +125,12 @@ class Transport:
     def _unreachable(self, problems: dict[str, Exception]) -> CoordinationError:
         words = "; ".join(f"{address}: {problem}" for address, problem in sorted(problems.items()))
         self.reachability.lost(words)
-        if problems and all(isinstance(problem, NotTrusted) for problem in problems.values()):
+        if self._is_nobody_trusted(problems):
             return Refused(f"no member of etcd is trusted ({words}): name the authority that signed their certificates")
         return Unreachable(f"no member of etcd answers for a majority ({words}): start it, or look at the network")
+
+    def _is_nobody_trusted(self, problems: dict[str, Exception]) -> bool:
+        return len(problems) == len(self._endpoints) and all(isinstance(problem, NotTrusted) for problem in problems.values())
 
     async def _log_in(self, address: str, limit: float) -> None:
         """One at a time: whoever waited finds the token of the first."""
@@ -173,3 +180,9 @@ class Transport:
     async def close(self) -> None:
         self._is_closed = True
         await self._http.close()
+
+
+def _says_more(problem: Exception, known: Exception, until: float) -> bool:
+    """Whether it replaces what is known of the same member: a certificate stays bad, and what the call's own end cut short
+    says nothing about anybody."""
+    return isinstance(problem, NotTrusted) or (not isinstance(known, NotTrusted) and time.monotonic() < until)
