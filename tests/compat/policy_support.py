@@ -53,7 +53,7 @@ class Policies:
 
     def wait(self, queue: str, definition: dict[str, Any]) -> None:
         """Until exactly this definition is in effect."""
-        eventually(lambda: self.shown(queue)[2] == definition, within=15)
+        eventually(lambda: self.shown(queue)[2] == definition)
 
     def apply(self, queue: str, definition: dict[str, Any], **more: Any) -> str:
         """Set a policy for one queue and wait until it is in effect."""

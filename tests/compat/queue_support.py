@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import pika
 import pika.exceptions
 
-from .support import Broker, eventually
+from .support import PATIENCE, Broker, eventually
 
 CONTROL = os.environ.get("MIRRORMQ_COMPAT_CONTROL", "")
 METADATA_WRITTEN = 3.0
@@ -52,7 +52,7 @@ class Inbox:
     def consume(self, queue: str, **options: Any) -> str:
         return str(self.channel.basic_consume(queue, self._receive, **options))
 
-    def wait(self, count: int, within: float = 10.0) -> list[Delivery]:
+    def wait(self, count: int, within: float = PATIENCE) -> list[Delivery]:
         """The deliveries so far, at least this many."""
         deadline = time.monotonic() + within
         while len(self.deliveries) < count:
@@ -75,7 +75,7 @@ class Inbox:
 
     def wait_cancelled(self, *tags: str) -> None:
         """Until the broker has cancelled exactly these consumers."""
-        deadline = time.monotonic() + 10.0
+        deadline = time.monotonic() + PATIENCE
         while sorted(self.cancelled) != sorted(tags):
             assert time.monotonic() < deadline, f"cancelled {self.cancelled} and not {tags}"
             self.pump()
@@ -112,12 +112,19 @@ def publish(channel: Any, queue: str, *messages: bytes, exchange: str = "", **pr
         channel.basic_publish(exchange, queue, body, pika.BasicProperties(**properties))
 
 
+def place(connection: Any, queue: str, *messages: bytes, **properties: Any) -> None:
+    """Publish and wait for the confirms: when this returns, the queue has had them, and their time to live runs."""
+    channel = confirming(connection)
+    publish(channel, queue, *messages, **properties)
+    channel.close()
+
+
 def get(channel: Any, queue: str, *, auto_ack: bool = False) -> Delivery | None:
     method, properties, body = channel.basic_get(queue, auto_ack=auto_ack)
     return None if method is None else _delivery(method, properties, body)
 
 
-def fetch(channel: Any, queue: str, *, auto_ack: bool = True, within: float = 10.0) -> Delivery:
+def fetch(channel: Any, queue: str, *, auto_ack: bool = True, within: float = PATIENCE) -> Delivery:
     """basic.get until there is a message."""
     found = eventually(lambda: get(channel, queue, auto_ack=auto_ack), within)
     assert found is not None
@@ -162,7 +169,7 @@ def consumers(channel: Any, queue: str) -> int:
     return int(channel.queue_declare(queue, passive=True).method.consumer_count)
 
 
-def wait_ready(channel: Any, queue: str, count: int, within: float = 10.0) -> None:
+def wait_ready(channel: Any, queue: str, count: int, within: float = PATIENCE) -> None:
     eventually(lambda: ready(channel, queue) == count, within)
 
 
@@ -244,7 +251,7 @@ def control(broker: Broker, action: str) -> None:
         # RabbitMQ answers a declare up to two seconds before it writes it down: a kill in between loses the queue.
         time.sleep(METADATA_WRITTEN if action == "kill" else 0)
         subprocess.run([*CONTROL.split(), action], check=True, timeout=180)
-        eventually(lambda: _answers(broker), within=60)
+        eventually(lambda: _answers(broker))
     elif action == "restart":
         broker.restart()
     else:
@@ -261,7 +268,7 @@ def _answers(broker: Broker) -> bool:
 
 def reconnect(connect: Callable[..., Any]) -> Any:
     """A channel on a new connection, as soon as the broker accepts one."""
-    return eventually(lambda: _try_connect(connect), within=30).channel()
+    return eventually(lambda: _try_connect(connect)).channel()
 
 
 def _try_connect(connect: Callable[..., Any]) -> Any:

@@ -16,6 +16,8 @@ from pika import spec
 
 METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
 FRAME_END = b"\xce"
+ANSWER = 60.0
+"""Seconds to wait for what must come."""
 PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
 CLIENT_PROPERTIES: dict[str, Any] = {
     "product": "rawclient",
@@ -93,7 +95,7 @@ def longstr(data: bytes) -> bytes:
 
 
 class RawClient:
-    def __init__(self, host: str, port: int, timeout: float = 15.0) -> None:
+    def __init__(self, host: str, port: int, timeout: float = ANSWER) -> None:
         self.socket = socket.create_connection((host, port), timeout=timeout)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.buffer = b""
@@ -194,7 +196,7 @@ class RawClient:
         except TimeoutError:
             return not self.buffer
         finally:
-            self.socket.settimeout(15.0)
+            self.socket.settimeout(ANSWER)
         return True
 
     def at_eof(self) -> bool:

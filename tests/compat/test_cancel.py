@@ -7,6 +7,7 @@ from typing import Any
 
 from pika import spec
 
+from .policy_support import Policies
 from .queue_support import (
     Inbox,
     bodies,
@@ -139,10 +140,12 @@ def test_a_client_without_the_capability_is_not_told(raw_connect: Any) -> None:
     assert client.alive(2)
 
 
-def test_an_expiring_queue_takes_no_consumer_away(channel: Any, queue: Declare) -> None:
-    name = queue(arguments={"x-expires": 100})
+def test_an_expiring_queue_takes_no_consumer_away(channel: Any, queue: Declare, policies: Policies) -> None:
+    """It begins to expire when the consumer is there already."""
+    name = queue()
     inbox = Inbox(channel)
     inbox.consume(name)
+    policies.apply(name, {"expires": 100})
     assert inbox.quiet(0.4)
     assert inbox.cancelled == []
 

@@ -375,7 +375,7 @@ def test_an_administrator_closes_a_connection_with_his_reason(broker: Broker, ra
         found = broker.api("GET", "/api/connections")
         return [c["name"] for c in found if c.get("client_properties", {}).get("connection_name") == name]
 
-    path = f"/api/connections/{quote(eventually(listed, within=20)[0])}"
+    path = f"/api/connections/{quote(eventually(listed)[0])}"
     assert broker.api("GET", path)["user_provided_name"] == name
     broker.api("DELETE", path)
     client.expect_connection_close(320, "CONNECTION_FORCED - Closed via management plugin")

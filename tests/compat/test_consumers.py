@@ -318,6 +318,6 @@ def test_the_management_api_lists_the_consumer(broker: Any, vhost: str, channel:
         found = broker.api("GET", f"/api/queues/{vhost}/{name}")["consumer_details"]
         return found[0] if found else None
 
-    shown = eventually(listed, within=15, every=0.2)
+    shown = eventually(listed, every=0.2)
     assert (shown["consumer_tag"], shown["exclusive"], shown["ack_required"]) == (tag, True, True)
     assert shown["arguments"] == {"x-priority": 3}

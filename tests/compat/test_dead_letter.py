@@ -19,6 +19,7 @@ from .queue_support import (
     get,
     hold,
     numbered,
+    place,
     publish,
     ready,
     reject,
@@ -248,8 +249,7 @@ def test_a_forged_death_record_is_replaced_when_it_is_no_list(channel: Any, queu
 def test_a_message_that_expires_back_into_its_own_queue_is_dropped(channel: Any, queue: Declare, connection: Any) -> None:
     name = unique("q")
     queue(name, arguments=to(name, **{"x-message-ttl": 100}))
-    publish(channel, name)
-    wait_ready(channel, name, 1)
+    place(connection, name)
     wait_ready(channel, name, 0)
     connection.sleep(0.3)
     assert ready(channel, name) == 0
@@ -285,7 +285,7 @@ def test_only_the_queue_that_closes_the_cycle_is_left_out(channel: Any, queue: D
 def test_a_cycle_by_length_is_dropped(channel: Any, queue: Declare, connection: Any) -> None:
     name = unique("q")
     queue(name, arguments=to(name, **{"x-max-length": 1}))
-    publish(channel, name, *numbered(3))
+    place(connection, name, *numbered(3))
     connection.sleep(0.2)
     assert contents(channel, name) == [b"3"]
 

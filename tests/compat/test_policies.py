@@ -18,6 +18,7 @@ from .queue_support import (
     exists,
     fetch,
     numbered,
+    place,
     publish,
     ready,
     wait_ready,
@@ -30,11 +31,10 @@ Declare = Callable[..., str]
 # each key
 
 
-def test_message_ttl_by_policy(channel: Any, queue: Declare, policies: Policies) -> None:
+def test_message_ttl_by_policy(channel: Any, queue: Declare, connection: Any, policies: Policies) -> None:
     name = queue()
     policies.apply(name, {"message-ttl": 100})
-    publish(channel, name)
-    wait_ready(channel, name, 1)
+    place(connection, name)
     wait_ready(channel, name, 0)
 
 
@@ -115,11 +115,12 @@ def test_the_smaller_max_length_in_bytes_counts(
 
 
 @pytest.mark.parametrize(("argument", "policy"), [(100, 3600000), (3600000, 100)])
-def test_the_smaller_message_ttl_counts(channel: Any, queue: Declare, policies: Policies, argument: int, policy: int) -> None:
+def test_the_smaller_message_ttl_counts(
+    channel: Any, queue: Declare, connection: Any, policies: Policies, argument: int, policy: int
+) -> None:
     name = queue(arguments={"x-message-ttl": argument})
     policies.apply(name, {"message-ttl": policy})
-    publish(channel, name)
-    wait_ready(channel, name, 1)
+    place(connection, name)
     wait_ready(channel, name, 0)
 
 
@@ -284,8 +285,8 @@ def test_a_policy_may_be_replaced(channel: Any, queue: Declare, policies: Polici
 def test_a_cleared_expiry_saves_the_queue(channel: Any, queue: Declare, connection: Any, policies: Policies) -> None:
     name = queue()
     publish(channel, name, *numbered(3))
-    policy = policies.set(f"^{name}$", {"expires": 1500, "max-length": 1})
+    policy = policies.set(f"^{name}$", {"expires": 3000, "max-length": 1})
     wait_ready(channel, name, 1)
     policies.clear(policy)
-    connection.sleep(1.8)
+    connection.sleep(3.3)
     assert not is_expired(connection, name)

@@ -13,6 +13,7 @@ import pika.exceptions
 import pytest
 from pika import spec
 
+from .policy_support import Policies
 from .queue_support import Inbox, confirming, contents, exists, get, hold, numbered, publish, refused
 from .rawclient import field, method_frame, shortstr, table
 from .support import eventually, unique
@@ -243,10 +244,14 @@ def test_an_expired_queue_takes_its_messages_with_it(channel: Any, queue: Declar
     assert contents(channel, sink) == []
 
 
-def test_a_consumer_keeps_a_queue_from_expiring(channel: Any, queue: Declare, connection: Any) -> None:
-    name = queue(arguments={"x-expires": 200})
+def test_a_consumer_keeps_a_queue_from_expiring(
+    channel: Any, queue: Declare, connection: Any, policies: Policies
+) -> None:
+    """The policy gives the same as the argument, but only when the consumer is there."""
+    name = queue()
     inbox = Inbox(channel)
     tag = inbox.consume(name)
+    policies.apply(name, {"expires": 200})
     inbox.quiet(0.6)
     assert routed(confirming(connection), name)
     channel.basic_cancel(tag)
@@ -254,8 +259,8 @@ def test_a_consumer_keeps_a_queue_from_expiring(channel: Any, queue: Declare, co
 
 
 def test_gets_keep_a_queue_from_expiring(channel: Any, queue: Declare, connection: Any) -> None:
-    name = queue(arguments={"x-expires": 600})
-    for _ in range(6):
+    name = queue(arguments={"x-expires": 2000})
+    for _ in range(12):
         connection.sleep(0.2)
         assert get(channel, name) is None
     assert exists(connection, name)
@@ -263,17 +268,20 @@ def test_gets_keep_a_queue_from_expiring(channel: Any, queue: Declare, connectio
 
 @pytest.mark.parametrize("passive", [True, False])
 def test_declaring_again_keeps_a_queue_from_expiring(channel: Any, queue: Declare, connection: Any, passive: bool) -> None:
-    name = queue(arguments={"x-expires": 600})
-    for _ in range(6):
+    name = queue(arguments={"x-expires": 2000})
+    for _ in range(12):
         connection.sleep(0.2)
-        channel.queue_declare(name, passive=passive, arguments={"x-expires": 600})
+        channel.queue_declare(name, passive=passive, arguments={"x-expires": 2000})
     assert exists(connection, name)
 
 
-def test_an_unacknowledged_message_does_not_keep_a_queue_from_expiring(channel: Any, queue: Declare, connection: Any) -> None:
-    name = queue(arguments={"x-expires": 200})
+def test_an_unacknowledged_message_does_not_keep_a_queue_from_expiring(
+    channel: Any, queue: Declare, connection: Any, policies: Policies
+) -> None:
+    name = queue()
     publish(channel, name)
     hold(channel, name, 1)
+    policies.set(f"^{name}$", {"expires": 200})
     wait_expired(connection, name)
 
 

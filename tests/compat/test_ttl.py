@@ -14,8 +14,8 @@ from .queue_support import (
     death,
     fetch,
     get,
-    hold,
     numbered,
+    place,
     publish,
     ready,
     refused,
@@ -42,10 +42,9 @@ def test_messages_expire_after_the_queue_ttl(channel: Any, queue: Declare) -> No
     assert contents(channel, sink) == numbered(3)
 
 
-def test_messages_expire_without_a_dead_letter_exchange(channel: Any, queue: Declare) -> None:
+def test_messages_expire_without_a_dead_letter_exchange(channel: Any, queue: Declare, connection: Any) -> None:
     name = queue(arguments={"x-message-ttl": 300})
-    publish(channel, name, *numbered(3))
-    wait_ready(channel, name, 3)
+    place(connection, name, *numbered(3))
     wait_ready(channel, name, 0)
     assert get(channel, name) is None
 
@@ -93,11 +92,14 @@ def test_a_ttl_of_zero_expires_what_the_prefetch_holds_back(
 def test_a_delivered_message_does_not_expire_until_it_is_requeued(channel: Any, queue: Declare, connection: Any) -> None:
     sink = queue()
     name = queue(arguments=to(sink, **{"x-message-ttl": 200}))
+    inbox = Inbox(connection.channel())
+    tag = inbox.consume(name)
     publish(channel, name)
-    (held,) = hold(channel, name, 1)
+    held = inbox.one()
+    inbox.channel.basic_cancel(tag)
     connection.sleep(0.5)
     assert ready(channel, sink) == 0
-    channel.basic_reject(held.tag, requeue=True)
+    inbox.channel.basic_reject(held.tag, requeue=True)
     wait_ready(channel, sink, 1)
     assert death(fetch(channel, sink))["reason"] == "expired"
 
@@ -176,17 +178,17 @@ def test_a_message_behind_a_longer_lived_one_waits_for_the_head(channel: Any, qu
 
 def test_expired_messages_at_the_head_are_passed_over_by_a_get(channel: Any, queue: Declare, connection: Any) -> None:
     name = queue()
-    publish(channel, name, b"1", b"2", expiration="10")
-    publish(channel, name, b"3")
+    place(connection, name, b"1", b"2", expiration="10")
+    place(connection, name, b"3")
     connection.sleep(0.1)
     assert contents(channel, name) == [b"3"]
 
 
 def test_expired_messages_are_never_delivered_to_a_late_consumer(channel: Any, queue: Declare, connection: Any) -> None:
     name = queue()
-    publish(channel, name, b"kept")
-    publish(channel, name, b"gone", expiration="10")
-    publish(channel, name, b"kept too", expiration="60000")
+    place(connection, name, b"kept")
+    place(connection, name, b"gone", expiration="10")
+    place(connection, name, b"kept too", expiration="60000")
     connection.sleep(0.1)
     inbox = Inbox(channel)
     inbox.consume(name)

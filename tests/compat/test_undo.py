@@ -162,7 +162,7 @@ def test_items_end_with_their_time(channel: Any, broker: Broker, vhost: str, cle
     broker.set_policy(vhost, "brief", "^brief", {"undo-time": 1})
     fill(channel, name)
     channel.queue_delete(name)
-    eventually(lambda: items(broker, vhost, name) == [], within=20)
+    eventually(lambda: items(broker, vhost, name) == [])
     broker.clear_policy(vhost, "brief")
 
 
