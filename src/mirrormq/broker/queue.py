@@ -50,6 +50,7 @@ class Queue(QueueLog):
         self.home: str = ""                     # the name of that node
         self.publishers: dict[int, Publisher] = {}      # other nodes that published here, by their ids
         self.is_active: bool = False
+        self.roused: i64 = 0                    # when it became active
         self.is_deleted: bool = False
         self.is_going: bool = False             # its end is proposed, and will be until the store has it
         self.keeps_record: bool = durable and owner is None
@@ -134,12 +135,14 @@ class Queue(QueueLog):
     def activate(self) -> None:
         if not self.is_active:
             self.is_active = True
+            self.roused = self.broker.now
             self.broker.active.append(self)
 
     def pump(self) -> None:
-        """Hand ready messages to consumers that can take them."""
+        """Hand ready messages to consumers that can take them, but for those that had expired when there was something to do: since
+        then the clock may have moved, and a consumer that was waiting gets even what expires at once."""
         backlog = self.backlog
-        now = self.broker.now
+        since = self.roused if self.is_active else self.broker.now
         tracer = self.broker.tracer
         promised = self.promised
         self.promised = 0
@@ -148,7 +151,7 @@ class Queue(QueueLog):
             if consumer is None:
                 break
             message = backlog.pop()
-            if message.expires < now and promised <= 0:     # one that expires right now still goes to a waiting consumer
+            if message.expires < since and promised <= 0:
                 self.turns.give_back(consumer)
                 self.end(message, EXPIRED)
                 continue
