@@ -21,7 +21,7 @@ REQUIRED = os.environ.get("MIRRORMQ_REQUIRE_ALL") == "1"
 PROGRAMS = Path("/usr/lib/rabbitmq/bin")
 PLUGINS = ("rabbitmq_management", "rabbitmq_prometheus", "rabbitmq_event_exchange", "rabbitmq_consistent_hash_exchange",
            "rabbitmq_sharding")
-START = 90.0
+START = 180.0
 
 
 def require_rabbitmq() -> None:
@@ -78,7 +78,7 @@ class RabbitMQ(Broker):
             return
         self.run("rabbitmqctl", "stop")
         try:
-            self.process.wait(30)
+            self.process.wait(90)
         except subprocess.TimeoutExpired:
             self.process.kill()
         self.process = None
@@ -88,7 +88,7 @@ class RabbitMQ(Broker):
 
     def run(self, tool: str, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         return subprocess.run([PROGRAMS / tool, "-n", self.name, *words], env=self.environment(), input=stdin,
-                              capture_output=True, text=True, check=False, timeout=120)
+                              capture_output=True, text=True, check=False, timeout=240)
 
 
 def _answers(port: int) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from compat.support import ServerProcess, quote
+from compat.support import PATIENCE, ServerProcess, quote
 
 NODE = "admin@localhost"
 
@@ -42,7 +42,7 @@ class Node(ServerProcess):
             login = f"{user}:{password or user}".encode()
             sent.setdefault("Authorization", "Basic " + base64.b64encode(login).decode())
         data = raw if raw is not None else None if body is None else json.dumps(body).encode()
-        connection = http.client.HTTPConnection(self.host, self.http_port, timeout=30)
+        connection = http.client.HTTPConnection(self.host, self.http_port, timeout=PATIENCE)
         try:
             connection.request(method, path, body=data, headers=sent)
             answer = connection.getresponse()
@@ -73,7 +73,7 @@ class Finished(NamedTuple):
 
 def ctl(*words: str, stdin: str = "", env: Mapping[str, str] | None = None) -> Finished:
     done = subprocess.run(
-        [sys.executable, "-m", "mirrormq.cli.ctl", *words], input=stdin, capture_output=True, text=True, timeout=60,
+        [sys.executable, "-m", "mirrormq.cli.ctl", *words], input=stdin, capture_output=True, text=True, timeout=180,
         env=os.environ | dict(env or {}), check=False)
     return Finished(done.returncode, done.stdout, done.stderr)
 

@@ -7,10 +7,12 @@ import json
 import os
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from compat.support import PATIENCE
 from mirrormq.admin import rendezvous
 
 from .conftest import Connect
@@ -184,12 +186,21 @@ def test_a_user_bound_to_loopback_gets_in_from_here_only(node: Node, tmp_path: P
 ])  # fmt: skip
 def test_what_is_no_request_leaves_no_trace(node: Node, data: bytes):
     """The fixture of the node checks at its end that nothing went wrong in the log."""
-    with socket.create_connection((node.host, node.http_port), timeout=10) as stranger:
+    with socket.create_connection((node.host, node.http_port), timeout=PATIENCE) as stranger:
         stranger.sendall(data)
-        stranger.shutdown(socket.SHUT_WR)
-        answer = stranger.recv(100)
+        with suppress(OSError):         # it may have ended the connection already
+            stranger.shutdown(socket.SHUT_WR)
+        answer = _last_words(stranger)
     assert answer == b"" or answer.startswith((b"HTTP/1.0 400", b"HTTP/1.1 400"))
     assert "Traceback" not in node.log()
+
+
+def _last_words(stranger: socket.socket) -> bytes:
+    """Nothing if the node ended the connection before it had read everything."""
+    try:
+        return stranger.recv(100)
+    except ConnectionResetError:
+        return b""
 
 
 def test_a_body_that_is_too_large_is_not_read(node: Node):

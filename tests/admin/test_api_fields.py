@@ -147,7 +147,7 @@ def test_rates_follow_what_happens(node: Node, vhost: str, connect: Connect):
         channel.basic_publish("", "q", b"x")
         return float(node.api("GET", path).get("message_stats", {}).get("publish_details", {}).get("rate", 0.0))
 
-    assert eventually(rate, within=10) > 0
+    assert eventually(rate) > 0
 
 
 def test_samples_are_there_for_those_who_ask(node: Node, busy: str):

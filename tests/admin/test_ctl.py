@@ -98,7 +98,7 @@ def test_stop_ends_the_node_and_waits_for_it(run_directory: None, tmp_path: Path
     done = server.ctl("stop")
     assert (done.code, done.lines) == (0, ["Stopping and halting node stopped@localhost ..."])
     assert server.process is not None
-    assert server.process.wait(5) == 0
+    assert server.process.wait(PATIENCE) == 0
     assert rendezvous.read("stopped@localhost", os.environ) is None
     assert server.ctl("ping").code == 69
     assert server.ctl("await_startup", "-t", "0.2").code == 75

@@ -127,7 +127,7 @@ def run(script: Path, broker: Broker, *words: str) -> Told:
     done = subprocess.run(
         [sys.executable, script, "-H", broker.host, "-P", str(broker.http_port), *login, *words], capture_output=True,
         env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"}, stdin=subprocess.DEVNULL, text=True,
-        timeout=60, check=False)
+        timeout=180, check=False)
     return Told(done.returncode, done.stdout + done.stderr)
 
 
@@ -210,12 +210,12 @@ def test_rabbitmqadmin_closes_a_connection(script: Path, both: tuple[Broker, Bro
         settings = pika.ConnectionParameters(broker.host, broker.port, virtual_host=VHOST, heartbeat=0,
                                              client_properties={"connection_name": "closing"})
         connection = pika.BlockingConnection(settings)
-        [name] = eventually(lambda: _closing(broker), 20)  # noqa: B023 - asked at once
+        [name] = eventually(lambda: _closing(broker))  # noqa: B023 - asked at once
         told = run(script, broker, "close", "connection", f"name={name}")
         assert (told.code, told.text) == (0, "connection closed\n")
         with pytest.raises(pika.exceptions.AMQPError):
             connection.channel()
-        eventually(lambda: not _closing(broker), 20)  # noqa: B023
+        eventually(lambda: not _closing(broker))  # noqa: B023
 
 
 def _closing(broker: Broker) -> list[str]:

@@ -21,6 +21,7 @@ from mirrormq.wire.methods import (
     ConnectionTuneOk,
     Method,
     QueueDeclare,
+    QueueDeclareOk,
     decode_method,
 )
 from mirrormq.wire.properties import Properties, encode_properties
@@ -37,7 +38,7 @@ class Client:
     """One connection with one channel."""
 
     def __init__(self, port: int, *, vhost: str = "/") -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=30)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.reader = FrameReader(131072)
         self.waiting: list[Frame] = []
@@ -188,6 +189,17 @@ class Taker(Client):
         elif frame.kind == 3:
             self.got.append((int(frame.payload[:19]), self._redelivered))
 
+    def ready(self, queue: str) -> int:
+        """How many messages wait in the queue; what was on its way here is taken meanwhile."""
+        self.ack()
+        self.send(method_frame(1, QueueDeclare(queue, passive=True)))
+        for frame in self.frames():
+            method = decode_method(frame.payload) if frame.kind == 1 else None
+            if isinstance(method, QueueDeclareOk):
+                return method.message_count
+            self._take(frame)
+        raise Gone
+
     def ack(self) -> None:
         if self._tag and len(self.got) > self.acked:
             self.send(method_frame(1, BasicAck(self._tag, multiple=True)))
@@ -197,7 +209,7 @@ class Taker(Client):
 def drain(port: int, queue: str, idle: float = 1.0) -> list[tuple[int, bool]]:
     """Everything in the queue, in the order of delivery, acknowledged."""
     taker = Taker(port, queue, every=200, prefetch=1000)
-    while taker.step(idle):
+    while taker.step(idle) or taker.ready(queue):
         pass
     taker.ack()
     taker.call(QueueDeclare(queue, passive=True), "queue.declare-ok")      # the acks have arrived

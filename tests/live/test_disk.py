@@ -99,11 +99,11 @@ def test_a_full_disk_blocks_publishers_loses_nothing_and_goes_on_when_there_is_s
     filler = small_disk / "filler"
     fill(small_disk, filler)
     try:
+        eventually(lambda: (publisher.step(), server.api("GET", "/api/nodes")[0]["disk_free_alarm"])[1], every=0.0)
         until_stuck(publisher)
-        assert server.api("GET", "/api/nodes")[0]["disk_free_alarm"] is True
         stuck_at = publisher.confirmed
         filler.unlink()
-        eventually(lambda: (publisher.step(), publisher.confirmed > stuck_at)[1], within=60)
+        eventually(lambda: (publisher.step(), publisher.confirmed > stuck_at)[1])
         publisher.finish()
         eventually(lambda: server.api("GET", "/api/nodes")[0]["disk_free_alarm"] is False)
     finally:

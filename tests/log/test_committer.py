@@ -39,7 +39,7 @@ class Bench:
         append_messages(self.store, queue_id, [body])
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not condition():  # noqa: ASYNC110 - what is waited for has no event
                 await asyncio.sleep(0.01)
 

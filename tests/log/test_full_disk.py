@@ -23,7 +23,7 @@ def work(folder: Path, room: str) -> str:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     done = subprocess.run(
         [sys.executable, str(CHILD), str(folder), room], check=False, capture_output=True, text=True, env=environment,
-        timeout=60,
+        timeout=110,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from dataclasses import replace
 from typing import Any
@@ -92,13 +93,15 @@ async def test_a_drain_ends_when_the_consumers_have_theirs() -> None:
 async def test_messages_that_never_come_are_given_up() -> None:
     settings = Settings(LOCAL, ("q",), producer_messages=10, shutdown_timeout=0.1)
     outcome = await run(settings, Crew(Snapshot(0, sent=10, received=8, producers_done=True)))
-    assert outcome.notes == ["gave up waiting for 2 messages: none came for 0 s"]
+    [note] = outcome.notes
+    assert re.fullmatch(r"gave up waiting for 2 messages: none came for \d+ s", note)
 
 
 async def test_an_audit_ends_when_nothing_more_comes() -> None:
     settings = Settings(LOCAL, ("q",), producers=0, verify=True, consumer_messages=10, shutdown_timeout=0.1)
     outcome = await run(settings, Crew(Snapshot(0, received=3, producers_done=True)))
-    assert outcome.notes == ["gave up waiting for 7 messages: none came for 0 s"]
+    [note] = outcome.notes
+    assert re.fullmatch(r"gave up waiting for 7 messages: none came for \d+ s", note)
     assert outcome.exit_code == 5
 
 
@@ -124,7 +127,7 @@ async def test_a_failure_ends_the_run_and_is_its_exit_code() -> None:
 async def test_confirms_that_stop_coming_fail_the_run() -> None:
     settings = Settings(LOCAL, ("q",), confirm=10, confirm_timeout=0.1)
     outcome = await run(settings, Crew(Snapshot(0, sent=10, outstanding=10)))
-    assert "no confirm for 0 s, with 10 publishes outstanding" in str(outcome.failure)
+    assert re.search(r"no confirm for \d+ s, with 10 publishes outstanding", str(outcome.failure))
 
 
 async def test_the_warmup_is_left_out_of_the_figures() -> None:

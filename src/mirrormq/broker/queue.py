@@ -139,8 +139,8 @@ class Queue(QueueLog):
             self.broker.active.append(self)
 
     def pump(self) -> None:
-        """Hand ready messages to consumers that can take them, but for those that had expired when there was something to do: since
-        then the clock may have moved, and a consumer that was waiting gets even what expires at once."""
+        """Hand ready messages to consumers that can take them, but for those that had expired when there was something to do:
+        since then the clock may have moved, and a consumer that was waiting gets even what expires at once."""
         backlog = self.backlog
         since = self.roused if self.is_active else self.broker.now
         tracer = self.broker.tracer

@@ -74,7 +74,7 @@ class Members:
     def until_whole(self) -> None:
         names = set(self.names)
         for member in self.members:
-            eventually(lambda member=member: {member.name, *member.linked()} == names, within=20)
+            eventually(lambda member=member: {member.name, *member.linked()} == names)
 
     def stop(self) -> None:
         with contextlib.ExitStack() as everyone:

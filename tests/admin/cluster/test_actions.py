@@ -8,7 +8,7 @@ import pika.exceptions
 import pytest
 
 from admin.support import quote, refusal
-from compat.support import eventually
+from compat.support import PATIENCE, eventually
 
 from .conftest import Open
 from .support import Members
@@ -67,7 +67,7 @@ def test_a_connection_is_closed_from_another_node(members: Members, vhost: str, 
     reply = members[0].ask("DELETE", f"/api/connections/{quote(name)}", headers={"X-Reason": "tidying up"})
     assert reply.status == 204
     with pytest.raises(pika.exceptions.ConnectionClosedByBroker, match="CONNECTION_FORCED - tidying up"):
-        clients[1].process_data_events(5)
+        clients[1].process_data_events(PATIENCE)
     eventually(lambda: len(members[2].get(f"/api/vhosts/{quote(vhost)}/connections")) == 2)
 
 
@@ -76,7 +76,7 @@ def test_connections_of_a_user_are_closed_everywhere(members: Members, vhost: st
     assert members[0].ask("DELETE", "/api/connections/username/guest").status == 204
     for client in clients:
         with pytest.raises(pika.exceptions.ConnectionClosedByBroker):
-            client.process_data_events(5)
+            client.process_data_events(PATIENCE)
 
 
 @pytest.mark.parametrize("how", ["argument", "policy"])
@@ -132,12 +132,12 @@ def test_commands_close_clients_of_other_nodes(members: Members, vhost: str, ope
     pid = next(pid for pid in listed if pid.startswith("<c@localhost."))
     assert members[0].ctl("close_connection", pid, "go").code == 0
     with pytest.raises(pika.exceptions.ConnectionClosedByBroker, match="CONNECTION_FORCED - go"):
-        clients[2].process_data_events(5)
+        clients[2].process_data_events(PATIENCE)
     closed = members[2].ctl("close_all_connections", "-p", vhost, "-q", "all of you")
     assert closed.lines == ["Closed 2 connections"]
     for client in clients[:2]:
         with pytest.raises(pika.exceptions.ConnectionClosedByBroker, match="CONNECTION_FORCED - all of you"):
-            client.process_data_events(5)
+            client.process_data_events(PATIENCE)
 
 
 def test_commands_purge_and_delete_queues_of_other_nodes(members: Members, vhost: str, open_at: Open):

@@ -53,7 +53,7 @@ def _answers(broker: Broker, connection: pika.BlockingConnection, reader: pika.B
         channel.basic_get("plain", auto_ack=True)
         reader.process_data_events(0.05)
         connection.process_data_events(0.05)
-    eventually(lambda: broker.api("GET", f"/api/queues/{VHOST}/ha").get("message_stats", {}).get("ack"), 20)
+    eventually(lambda: broker.api("GET", f"/api/queues/{VHOST}/ha").get("message_stats", {}).get("ack"))
     return {name: broker.api("GET", path) for name, path in _paths(broker).items()}
 
 
