@@ -14,7 +14,7 @@ import pika.exceptions
 import pytest
 import trustme
 
-from compat.support import eventually, free_port, unique
+from compat.support import PATIENCE, eventually, free_port, unique
 from mirrormq.admin import rendezvous
 
 from .conftest import Connect

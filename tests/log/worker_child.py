@@ -18,7 +18,7 @@ async def main(folder: Path) -> None:
     store.open()
     worker = Worker(asyncio.get_running_loop(), store.lock_fd)
     await worker.perform(("remove", []))
-    job = asyncio.create_task(worker.perform(("fill", str(folder / "wal" / "x.spare"), 200 << 20)))
+    job = asyncio.create_task(worker.perform(("fill", str(folder / "wal" / "x.spare"), 64 << 20)))
     while not (folder / "wal" / "x.spare.new").exists():  # noqa: ASYNC110 - another process makes it
         await asyncio.sleep(0.001)
     print("filling", flush=True)

@@ -306,15 +306,17 @@ class Runtime:
         self._beat = self._loop.call_later(0.5, self._beat_now)
 
     def _beat_now(self) -> None:
-        """Send heartbeats that are due, end connections whose peer has fallen silent."""
+        """Send heartbeats that are due, end connections whose peer has fallen silent. If this process was itself stopped for a
+        while, timers may come before what the sockets hold: that time is nobody's silence."""
         self.tick()
         now = self.broker.now
+        late = 0.0 if self._beat is None else (self._loop.time() - self._beat.when()) * 1000
         for connection in list(self.broker.connections):
             beat = connection.heartbeat
             if beat and connection.state == RUNNING:
                 if now - connection.last_sent >= beat * 500:
                     connection.put(b"\x08\x00\x00\x00\x00\x00\x00\xce")
-                if float(now - connection.last_received) > deadlines.heartbeat_gone(beat) * 1000 \
+                if float(now - connection.last_received) - late > deadlines.heartbeat_gone(beat) * 1000 \
                         and not connection.is_blocked and not connection.is_held:
                     self.report("error", f"{connection.name}: missed heartbeats from client, timeout: {beat}s")
                     connection.end("missed heartbeats from client")
