@@ -18,9 +18,10 @@ LIVE = ("clients", "compat", "lake", "live", "page")
 LIVE_PARTS = (("cluster", "live"), ("cluster", "coordination"), ("mirror", "live"))
 os.environ.setdefault("MIRRORMQ_COOKIE", secrets.token_hex(16))     # nodes that tests start share it, and no file is made
 
-# The machines that run the tests are shared: a slow moment is no finding.
-settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("search", parent=settings.get_profile("tests"), max_examples=10_000)
+# The machines that run the tests are shared: a slow moment is no finding. A run tries what the last one tried, so that it tells
+# of the change that is tested; HYPOTHESIS_PROFILE=search looks for something new.
+settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+settings.register_profile("search", parent=settings.get_profile("tests"), max_examples=10_000, derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "tests"))
 
 
