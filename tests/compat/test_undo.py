@@ -9,7 +9,7 @@ from typing import Any
 import pika
 import pytest
 
-from .queue_support import contents, get, numbered, publish, ready, wait_ready
+from .queue_support import contents, get, numbered, place, publish, ready, wait_ready
 from .support import ApiError, Broker, ServerProcess, eventually, own_server_only, quote, unique
 
 pytestmark = own_server_only
@@ -168,7 +168,7 @@ def test_items_end_with_their_time(channel: Any, broker: Broker, vhost: str, cle
 
 @pytest.mark.parametrize("how", ["restart", "kill"])
 def test_what_can_be_undone_survives_the_process(broker: Broker, vhost: str, connect: Any, how: str) -> None:
-    purged, deleted = unique("purged"), unique("deleted")
+    purged, deleted, last = unique("purged"), unique("deleted"), unique("last")
     channel = connect().channel()
     was = fill(channel, purged, 2000)
     channel.queue_purge(purged)
@@ -177,6 +177,8 @@ def test_what_can_be_undone_survives_the_process(broker: Broker, vhost: str, con
     channel.queue_delete(deleted)
     file = broker.directory / "data" / "undo.json"  # type: ignore[attr-defined]
     eventually(lambda: deleted in file.read_text())
+    channel.queue_declare(last, durable=True)
+    place(channel.connection, last, delivery_mode=PERSISTENT)       # confirmed: the log has everything before it too
     if how == "restart":
         broker.restart()
     else:
@@ -188,7 +190,7 @@ def test_what_can_be_undone_survives_the_process(broker: Broker, vhost: str, con
         assert contents(channel, name) == was
     publish(channel, deleted, b"bound", exchange="amq.direct")
     assert contents(channel, deleted) == [b"bound"]
-    for name in (purged, deleted):
+    for name in (purged, deleted, last):
         channel.queue_delete(name)
 
 
