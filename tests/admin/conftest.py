@@ -10,7 +10,7 @@ import pika
 import pika.exceptions
 import pytest
 
-from compat.support import unique
+from compat.support import PATIENT, unique
 
 from .rabbitmq import RabbitMQ, require_rabbitmq
 from .support import Node, quote
@@ -57,7 +57,7 @@ def connect(node: Node, vhost: str) -> Iterator[Connect]:
 
     def opener(user: str = "guest", **parameters: Any) -> pika.BlockingConnection:
         login = pika.PlainCredentials(user, user)
-        settings = {"virtual_host": vhost, "heartbeat": 0, "credentials": login} | parameters
+        settings = {"virtual_host": vhost, "heartbeat": 0, "credentials": login} | PATIENT | parameters
         opened.append(pika.BlockingConnection(pika.ConnectionParameters(node.host, node.port, **settings)))
         return opened[-1]
 

@@ -18,7 +18,7 @@ import pytest
 from .policy_support import Policies
 from .queue_support import numbered, publish, wait_ready
 from .rawclient import RawClient
-from .support import EXTERNAL_URL, Broker, ServerProcess, external_broker, unique
+from .support import EXTERNAL_URL, PATIENCE, PATIENT, Broker, ServerProcess, external_broker, unique
 
 Connect = Callable[..., Any]
 CLOSE_DEADLINE = 5.0
@@ -54,7 +54,7 @@ def connect(broker: Broker, vhost: str) -> Iterator[Connect]:
         vhost: str = vhost, user: str | None = None, password: str | None = None, **parameters: Any
     ) -> pika.BlockingConnection:
         credentials = pika.PlainCredentials(user or broker.user, password or broker.password)
-        settings = {"heartbeat": 0, "blocked_connection_timeout": 30, "virtual_host": vhost} | parameters
+        settings = {"heartbeat": 0, "blocked_connection_timeout": PATIENCE, "virtual_host": vhost} | PATIENT | parameters
         settings.setdefault("credentials", credentials)
         opened.append(pika.BlockingConnection(pika.ConnectionParameters(broker.host, broker.port, **settings)))
         return opened[-1]
@@ -135,12 +135,12 @@ def cleanup(broker: Broker, vhost: str) -> Iterator[Any]:
 
 
 def _delete(broker: Broker, vhost: str, names: list[tuple[str, str]]) -> None:
-    connection = pika.BlockingConnection(pika.URLParameters(broker.url(vhost)))
-    for kind, name in names:
-        with suppress(pika.exceptions.ChannelClosedByBroker):
-            channel = connection.channel()
-            channel.queue_delete(name) if kind == "queue" else channel.exchange_delete(name)
-    connection.close()
+    settings = pika.URLParameters(broker.url(vhost, query=f"?socket_timeout={PATIENCE}&stack_timeout={PATIENCE}"))
+    with pika.BlockingConnection(settings) as connection:
+        for kind, name in names:
+            with suppress(pika.exceptions.ChannelClosedByBroker):
+                channel = connection.channel()
+                channel.queue_delete(name) if kind == "queue" else channel.exchange_delete(name)
 
 
 @pytest.fixture

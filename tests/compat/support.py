@@ -35,6 +35,8 @@ EXTERNAL_URL = os.environ.get("MIRRORMQ_COMPAT_URL", "")
 HTTP_PORT_OFFSET = 10000
 PATIENCE = 60.0
 """Seconds until a poll gives up. A poll that succeeds costs nothing, and the machine may be busy with much else."""
+PATIENT = {"socket_timeout": PATIENCE, "stack_timeout": PATIENCE}
+"""Parameters of pika's connections: it gives up a greeting after 15 seconds otherwise."""
 START_DEADLINE = 90.0
 STOP_DEADLINE = 90.0
 

@@ -12,7 +12,7 @@ from typing import Any
 import pika
 
 from admin.support import Node, quote
-from compat.support import eventually, free_port
+from compat.support import PATIENT, eventually, free_port
 
 
 class Member(Node):
@@ -28,7 +28,7 @@ class Member(Node):
 
     def connect(self, vhost: str) -> pika.BlockingConnection:
         login = pika.PlainCredentials("guest", "guest")
-        settings = pika.ConnectionParameters(self.host, self.port, vhost, login, heartbeat=0)
+        settings = pika.ConnectionParameters(self.host, self.port, vhost, login, heartbeat=0, **PATIENT)
         return pika.BlockingConnection(settings)
 
     def declare(self, vhost: str, name: str, **body: Any) -> None:
