@@ -46,6 +46,7 @@ class Queue(QueueLog):
         self.holder: Consumer | None = None     # exclusive consumer, or the single active one
         self.delivered_high: i64 = 0
         self.promised: i64 = 0                  # so many at the head only wait for the log or the ring
+        self.fresh: i64 = NEVER                 # from this index on, what may expire has not been offered to consumers yet
         self.is_away: bool = False              # its home is another node, and this a way to it
         self.home: str = ""                     # the name of that node
         self.publishers: dict[int, Publisher] = {}      # other nodes that published here, by their ids
@@ -90,6 +91,7 @@ class Queue(QueueLog):
             ttl = message.info.ttl
         if ttl >= 0:
             message.expires = self.broker.now + ttl
+            self.fresh = min(self.fresh, self.next_index)
         self.published += 1
         self._enqueue(message, waiter)
         if settings.limited and settings.overflow == DROP_HEAD:
@@ -137,7 +139,8 @@ class Queue(QueueLog):
             self.broker.active.append(self)
 
     def pump(self) -> None:
-        """Hand ready messages to consumers that can take them."""
+        """Hand ready messages to consumers that can take them: what has just arrived even if its time is over already, since
+        it may have passed while this node was busy, and RabbitMQ hands it out when it arrives."""
         backlog = self.backlog
         now = self.broker.now
         tracer = self.broker.tracer
@@ -148,7 +151,7 @@ class Queue(QueueLog):
             if consumer is None:
                 break
             message = backlog.pop()
-            if message.expires < now and promised <= 0:     # one that expires right now still goes to a waiting consumer
+            if message.expires < now and promised <= 0 and message.index < self.fresh:
                 self.turns.give_back(consumer)
                 self.end(message, EXPIRED)
                 continue
@@ -287,15 +290,16 @@ class Queue(QueueLog):
     def work(self) -> None:
         """Everything a turn does before sealing. May activate other queues by dead letters."""
         if self.is_held:
+            self.fresh = NEVER
             return
         backlog = self.backlog
-        if backlog.count:
-            if self.turns.everyone:
-                self.pump()
-            if backlog.count > self.promised:
-                self.expire_head()
-                if self.settings.limited:
-                    enforce_limits(self)
+        if backlog.count and self.turns.everyone:
+            self.pump()
+        self.fresh = NEVER
+        if backlog.count > self.promised:
+            self.expire_head()
+            if self.settings.limited:
+                enforce_limits(self)
         if self.kept and self.turns.everyone:
             self._keep_window_reserved()
 
