@@ -17,6 +17,7 @@ from compat.support import ApiError, quote
 from compat.support import eventually as _eventually
 
 SETTLED = 60.0          # seconds in which a ring is whole again: a restarted node, a full sync, a busy machine
+PATIENT = "?heartbeat=0&socket_timeout=60&stack_timeout=120"     # of a client that is not meant to time out
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
 T = TypeVar("T")
 
@@ -27,7 +28,7 @@ def eventually(predicate: Callable[[], T], within: float = SETTLED, every: float
 
 
 def connect(node: Node) -> pika.BlockingConnection:
-    return pika.BlockingConnection(pika.URLParameters(node.url(query="?heartbeat=0")))
+    return pika.BlockingConnection(pika.URLParameters(node.url(query=PATIENT)))
 
 
 @contextmanager
@@ -78,6 +79,12 @@ def leader_of(node: Node, queue: str) -> str:
     return str(look(node, queue).get("node", ""))
 
 
+def another_leader(node: Node, queue: str, old: str) -> str:
+    """Nobody while the old one leads, or none."""
+    name = leader_of(node, queue)
+    return "" if name == old else name
+
+
 def members_of(node: Node, queue: str) -> list[str]:
     """Of its ring, as the leader knows it, which comes first; none while nobody leads. Who is lost is among them until the ring
     has changed."""
@@ -109,6 +116,19 @@ def until_in_sync(nodes: Nodes, *queues: str, copies: int = 0, within: float = S
         for node in nodes:
             if node.process is not None:
                 eventually(lambda node=node, queue=queue: is_whole(node, queue), within=within, every=0.1)
+
+
+def clear(node: Node) -> None:
+    """No queue is left. One whose leader changes just now is deleted when it has one."""
+
+    def is_clear() -> bool:
+        rows = node.api("GET", "/api/queues/%2F")
+        for row in rows:
+            with suppress(ApiError):
+                node.api("DELETE", f"/api/queues/%2F/{quote(row['name'])}")
+        return not rows
+
+    eventually(is_clear)
 
 
 def named(nodes: Nodes, name: str) -> Node:

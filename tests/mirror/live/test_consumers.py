@@ -18,10 +18,9 @@ from pika.exceptions import AMQPError, ChannelClosedByBroker, NackError
 
 from cluster.live.nodes import Nodes, running
 from compat.rawclient import RawClient
-from compat.support import quote
 
 from .inbox import Inbox
-from .rings import PERSISTENT, connect, count, declare, eventually, leader_of, mirror, publish, until_in_sync
+from .rings import PERSISTENT, clear, connect, count, declare, eventually, leader_of, mirror, publish, until_in_sync
 
 pytestmark = pytest.mark.timeout(300)
 Lose = Callable[[str], None]
@@ -45,8 +44,7 @@ def nodes(cluster: Nodes) -> Iterator[Nodes]:
     if cluster[2].process is None:
         cluster[2].start()
     cluster.until_whole()
-    for row in cluster[0].api("GET", "/api/queues"):
-        cluster[0].api("DELETE", f"/api/queues/%2F/{quote(row['name'])}")
+    clear(cluster[0])
 
 
 @pytest.fixture(params=["cut", pytest.param("kill", marks=pytest.mark.chaos)])

@@ -14,13 +14,14 @@ from pika.exceptions import NackError
 
 from cluster.live.couriers import Courier, Taker, check
 from cluster.live.nodes import Nodes
-from compat.support import ApiError, quote, taken
+from compat.support import ApiError, taken
 from mirrormq.cluster.coordination import Delete, Put, open_coordination
 
 from .inbox import Inbox
 from .rings import (
     PERSISTENT,
     channel_at,
+    clear,
     count,
     declare,
     eventually,
@@ -33,15 +34,14 @@ from .rings import (
 )
 
 pytestmark = pytest.mark.timeout(300)
-LONG = 30.0
+LONG = 60.0
 
 
 @pytest.fixture
 def nodes(cluster: Nodes) -> Iterator[Nodes]:
     yield cluster
     cluster.mend()
-    for row in cluster[0].api("GET", "/api/queues/%2F"):
-        cluster[0].api("DELETE", f"/api/queues/%2F/{quote(row['name'])}")
+    clear(cluster[0])
     for row in cluster[0].api("GET", "/api/policies/%2F"):
         cluster[0].clear_policy("/", row["name"])
 
@@ -175,6 +175,7 @@ def test_leads_are_spread_over_the_nodes_that_hold_the_queues(nodes: Nodes) -> N
             declare(nodes[0], f"{kind}.{number}")
         publish(nodes[0], f"{kind}.1", *[b""] * 5)
         publish(nodes[0], f"{kind}.2", *[b""] * 3)
+        until_in_sync(nodes, *[f"{kind}.{number}" for number in range(1, 6)], copies=3 if kind == "all" else 2)
 
     def spread(kind: str) -> list[str]:
         shares = nodes[1].api("POST", "/api/rebalance/queues", {"queue_pattern": f"^{kind}", "tell": True})

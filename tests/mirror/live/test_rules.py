@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
-from pika.exceptions import ChannelClosedByBroker
+from pika.exceptions import ChannelClosedByBroker, ChannelWrongStateError
 
 from cluster.live.nodes import Nodes, running
 
@@ -257,7 +257,16 @@ def unacked(nodes: Nodes, queue: str, by: str) -> None:
 
 def until_overdue(channel: BlockingChannel) -> None:
     with pytest.raises(ChannelClosedByBroker, match="Timeout value used: 500 ms"):
-        eventually(lambda: channel.basic_qos() and False, every=0.1)
+        eventually(lambda: is_closed(channel), every=0.1)
+
+
+def is_closed(channel: BlockingChannel) -> bool:
+    """Raises why, also where the broker's word came while the client waited for something else."""
+    try:
+        channel.basic_qos()
+    except ChannelWrongStateError:
+        raise channel._closing_reason from None
+    return False
 
 
 @pytest.mark.parametrize("by", ["argument", "policy"])
