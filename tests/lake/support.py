@@ -14,7 +14,8 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from compat.support import ServerProcess, eventually, quote
+from compat.support import ServerProcess, quote
+from mirror.live.rings import PATIENT, eventually
 from mirrormq.lake.client import Address, Feed, FeedClient
 from mirrormq.lake.engine import find_java
 from mirrormq.lake.errors import LakeError
@@ -65,7 +66,7 @@ class Node(ServerProcess):
 
     @contextlib.contextmanager
     def channel(self, vhost: str) -> Iterator[Any]:
-        connection = pika.BlockingConnection(pika.URLParameters(self.url(vhost, query="?heartbeat=0")))
+        connection = pika.BlockingConnection(pika.URLParameters(self.url(vhost, query=PATIENT)))
         try:
             channel = connection.channel()
             channel.confirm_delivery()
@@ -105,6 +106,7 @@ def settle(channel: Any, queue: str, count: int) -> list[bytes]:
         method, _, body = channel.basic_get(queue)
         channel.basic_ack(method.delivery_tag)
         bodies.append(body)
+    channel.queue_declare(queue, passive=True)          # the last of them has arrived
     return bodies
 
 
@@ -122,15 +124,21 @@ def patiently(run: Callable[[], object]) -> None:
 
 
 def quiet(client: FeedClient, pattern: str = ".*") -> list[Feed]:
-    """The feeds once nothing more becomes stable."""
+    """The feeds once nothing more becomes stable: all that is in the logs is, and it stays so for a while."""
     seen: list[list[Feed]] = []
 
     def is_quiet() -> list[Feed]:
         seen.append(client.feeds(pattern))
         time.sleep(0.7)
-        return seen[-1] if client.feeds(pattern) == seen[-1] else []
+        return seen[-1] if client.feeds(pattern) == seen[-1] and all(is_settled(client, feed) for feed in seen[-1]) else []
 
-    return eventually(is_quiet, within=20.0)
+    return eventually(is_quiet)
+
+
+def is_settled(client: FeedClient, feed: Feed) -> bool:
+    """What its leader has written can be read."""
+    path = f"/api/queues/{quote(feed.vhost)}/{quote(feed.name)}/ring"
+    return bool(client.ask("GET", path, {}).json()["end"] < feed.end)
 
 
 def entries(client: FeedClient, feed: Feed, first: int = 1, upto: int = 0, schema: pa.Schema = EVENTS) -> list[dict[str, Any]]:

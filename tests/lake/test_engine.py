@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 import mirrormq
-from compat.support import eventually, free_port
+from compat.support import free_port
+from mirror.live.rings import eventually
 from mirrormq.lake import engine
 from mirrormq.lake.errors import LakeError, sentence_of
 

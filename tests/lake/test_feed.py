@@ -11,7 +11,8 @@ import pika
 import pytest
 
 from cluster.live.nodes import running
-from compat.support import eventually, quote, unique
+from compat.support import quote, unique
+from mirror.live.rings import eventually
 from mirrormq.lake.client import Address, FeedClient
 from mirrormq.lake.errors import LakeError, Refused, Trimmed
 
@@ -91,11 +92,11 @@ def test_a_reader_waits_for_what_is_not_there_yet(node: Node, vhost: str, channe
     client = node.client(vhost)
     [feed] = quiet(client)
     got: list[bytes] = []
-    reader = threading.Thread(target=lambda: got.append(client.read("slow", feed.id, feed.end, 1 << 62, wait=20)))
+    reader = threading.Thread(target=lambda: got.append(client.read("slow", feed.id, feed.end, 1 << 62, wait=25)))
     reader.start()
     time.sleep(0.3)
     channel.basic_publish("", "slow", b"late", KEPT)
-    reader.join(20)
+    reader.join(60)
     assert b"late" in got[0]
 
 
@@ -222,7 +223,7 @@ def test_what_a_lake_mirror_has_not_read_is_kept_and_what_nobody_wants_is_trimme
         assert entries(client, feed, 1, 3)[0]["body_size"] == 1 << 20
         node.api("PUT", "/api/policies/%2F/short", {"pattern": "churn", "definition": {"lake-retention-bytes": 1 << 20}})
         churn(node, 150)
-        feed = eventually(lambda: next(iter(feed for feed in client.feeds() if feed.earliest > 1), None), within=30)
+        feed = eventually(lambda: next(iter(feed for feed in client.feeds() if feed.earliest > 1), None))
         with pytest.raises(Trimmed, match=r"entries 1 to \d+ of queue 'churn' are gone") as loss:
             client.read("churn", feed.id, 1, 2)
         assert 1 < loss.value.earliest <= client.feeds()[0].end

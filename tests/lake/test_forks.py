@@ -10,8 +10,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from cluster.live.nodes import Nodes, running
-from compat.support import eventually
-from mirror.live.rings import declare, leader_of, look, mirror, publish
+from mirror.live.rings import declare, eventually, leader_of, look, mirror, publish
 from mirrormq.lake.client import Feed, FeedClient
 from mirrormq.lake.errors import Forked, LakeError
 from mirrormq.lake.mirror import Mirror
@@ -45,7 +44,7 @@ def led_alone(nodes: Nodes, client: FeedClient) -> Feed:
     declare(nodes[1], "q")
     publish(nodes[1], "q", b"old 0")
     mirror(nodes[1], "q", ha_sync_mode="manual")
-    eventually(lambda: len(look(nodes[0], "q").get("slave_nodes", [])) == 1, within=20)
+    eventually(lambda: len(look(nodes[0], "q").get("slave_nodes", [])) == 1)
     for node in nodes:
         node.line.cut()
     publish(nodes[1], "q", *[b"old %d" % number for number in range(1, 10)])
@@ -58,8 +57,8 @@ def take_over(nodes: Nodes, client: FeedClient) -> Feed:
     nodes[1].kill()
     nodes[0].line.heal()
     mirror(nodes[0], "q", ha_sync_mode="manual", ha_promote_on_failure="always")
-    eventually(lambda: leader_of(nodes[0], "q") == nodes[0].name, within=20)
-    eventually(lambda: client.feeds()[0].state == "running", within=20)
+    eventually(lambda: leader_of(nodes[0], "q") == nodes[0].name)
+    eventually(lambda: client.feeds()[0].state == "running")
     publish(nodes[0], "q", *[b"new %d" % number for number in range(22)])
     [feed] = quiet(client)
     return feed

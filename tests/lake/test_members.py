@@ -11,8 +11,7 @@ import pytest
 
 from admin.support import ctl
 from cluster.live.nodes import Node, Nodes, running
-from compat.support import eventually
-from mirror.live.rings import channel_at, declare, leader_of, mirror, named, others, publish, until_in_sync
+from mirror.live.rings import channel_at, declare, eventually, leader_of, mirror, named, others, publish, until_in_sync
 from mirrormq.lake.client import LEADER, ONLY, Feed, FeedClient
 from mirrormq.lake.members import compare, verify_members
 from mirrormq.lake.mirror import Mirror
@@ -38,7 +37,7 @@ def ring(nodes: Nodes, queue: str, count: int) -> Feed:
         until_in_sync(nodes, queue)
         settle(channel, queue, 5)
     [feed] = quiet(FeedClient(address_of(nodes[0])), f"^{queue}$")
-    eventually(lambda: same_ends(nodes, feed), within=40)
+    eventually(lambda: same_ends(nodes, feed))
     return feed
 
 
@@ -173,7 +172,7 @@ def ring_of(nodes: Nodes) -> Feed:
         fill(channel, "q", 400)
     until_in_sync(nodes, "q")
     [feed] = quiet(FeedClient(address_of(nodes[0])))
-    eventually(lambda: same_ends(nodes, feed), within=40)
+    eventually(lambda: same_ends(nodes, feed))
     return feed
 
 

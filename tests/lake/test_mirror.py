@@ -13,8 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from cluster.live.nodes import Nodes, running
-from compat.support import eventually
-from mirror.live.rings import leader_of, named, others, until_in_sync
+from mirror.live.rings import eventually, leader_of, named, others, until_in_sync
 from mirror.live.rings import mirror as mirror_queues
 from mirrormq.lake import views
 from mirrormq.lake.command import lake

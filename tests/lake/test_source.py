@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from compat.support import eventually
+from mirror.live.rings import eventually
 from mirrormq.lake.errors import sentence_of
 from mirrormq.lake.options import read_options
 from mirrormq.lake.source import StreamReader
@@ -24,7 +24,7 @@ Reader = Callable[..., Any]
 @pytest.fixture
 def read(spark: Any, node: Node, vhost: str) -> Reader:
     def reader(**options: Any) -> Any:
-        return spark.read.format("mirrormq").options(url=node.lake_url(), vhost=vhost, patience="5", **options).load()
+        return spark.read.format("mirrormq").options(url=node.lake_url(), vhost=vhost, patience="30", **options).load()
 
     return reader
 

@@ -66,7 +66,8 @@ def user(node: Node) -> Iterator[Callable[..., str]]:
 @pytest.fixture
 def channel(node: Node, vhost: str) -> Iterator[pika.adapters.blocking_connection.BlockingChannel]:
     login = pika.PlainCredentials("guest", "guest")
-    connection = pika.BlockingConnection(pika.ConnectionParameters(node.host, node.port, vhost, login, heartbeat=0))
+    connection = pika.BlockingConnection(pika.ConnectionParameters(
+        node.host, node.port, vhost, login, heartbeat=0, socket_timeout=60, stack_timeout=120))
     opened = connection.channel()
     opened.confirm_delivery()
     yield opened

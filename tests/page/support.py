@@ -24,7 +24,8 @@ PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
          "--disable-component-update", "--disable-sync")
 PHONE = {"width": 360, "height": 740}
-expect.set_options(timeout=15_000)
+PATIENCE = 60_000       # milliseconds in which a page shows what it should, on a busy machine
+expect.set_options(timeout=PATIENCE)
 
 
 def find_browser() -> str:
@@ -44,7 +45,7 @@ def find_browser() -> str:
 def running_browser() -> Iterator[Browser]:
     program = find_browser()
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=list(FLAGS))
+        browser = playwright.chromium.launch(executable_path=program, args=list(FLAGS), timeout=3 * PATIENCE)
         try:
             yield browser
         finally:
@@ -57,6 +58,7 @@ class Reader:
     def __init__(self, context: BrowserContext, node: Node) -> None:
         self.context = context
         self.node = node
+        context.set_default_timeout(PATIENCE)
         self.page: Page = context.new_page()
         self.complaints: list[str] = []
         self.requests: list[Request] = []

@@ -9,7 +9,7 @@ import pika
 import pytest
 
 from admin.support import Node, quote
-from compat.support import eventually
+from mirror.live.rings import eventually
 
 Channel = pika.adapters.blocking_connection.BlockingChannel
 Ask = Callable[..., Any]

@@ -45,7 +45,8 @@ def test_a_reader_logs_in_stays_in_after_a_reload_and_logs_out(window: Window, n
 
 def test_a_wrong_password_is_told_and_opens_nothing(window: Window):
     reader = window()
-    reader.log_in("guest", "wrong")
+    with reader.page.expect_console_message():
+        reader.log_in("guest", "wrong")
     expect(reader.page.get_by_role("alert")).to_contain_text("wrong")
     assert reader.context.cookies() == []
     assert len(reader.complaints) == 1      # the browser's own line about the status 401

@@ -15,6 +15,7 @@ from playwright.sync_api import Page, expect
 
 from admin.cluster.support import Member, Members, running
 from admin.support import quote
+from mirror.live.rings import eventually
 
 from .conftest import Window
 from .support import ROOT, Reader
@@ -22,7 +23,7 @@ from .support import ROOT, Reader
 A, B, C = "a@localhost", "b@localhost", "c@localhost"
 EVIL = "orders.<img src=x onerror=alert(1)>"
 KEPT = pika.BasicProperties(delivery_mode=2)
-SOON = 40_000       # milliseconds in which a ring is whole, or has a new leader, on a busy machine
+SOON = 60_000       # milliseconds in which a ring is whole, or has a new leader, on a busy machine
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +104,7 @@ def test_a_mirrored_queue_is_browsed_without_consuming_and_comes_back_after_a_pu
     expect(page.locator("#toasts")).to_contain_text("The messages are back.")
     expect(page.locator("main")).to_contain_text("There is nothing to take back.")
     assert members[1].queue("/", "orders")["messages"] == 5
-    assert [member.get("/api/overview")["queue_totals"]["messages"] for member in members] == [5, 5, 5]
+    eventually(lambda: [member.get("/api/overview")["queue_totals"]["messages"] for member in members] == [5, 5, 5])
 
 
 def test_a_lake_mirror_stands_below_the_ring(seat: Reader, members: Members):
@@ -167,6 +168,7 @@ def test_when_the_leader_is_killed_the_ring_turns_and_the_audit_is_told_without_
     expect(story).to_contain_text("0 confirmed messages lost")
     expect(page.locator(".ring g.learner title")).to_have_text(f"{C}: learner, does not answer", timeout=SOON)
     assert page.evaluate("window.unreloaded") is True
+    seat.complaints[:] = [words for words in seat.complaints if "503" not in words]     # while nobody led, if that took long
     photograph(page, "failover.png")
     seat.open("cluster")
     expect(page.locator(".bars .row").filter(has_text=C)).to_contain_text("down")

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 QUESTION: Final = "ring_orders"
 LOCK: Final = "rebalance"
 MOVING: Final = 5.0             # seconds that a move may take
+HEARING: Final = 2.0            # seconds in which this node hears of one that was made
 TAKE: Final = "take"            # the request of a node that sees this one, and not the leaders
 OK: Final = "ok"
 NOT_MIRRORED: Final = "not_mirrored"
@@ -98,8 +99,20 @@ class RingOrders:
     # --- who leads ------------------------------------------------------------------------------------------------------
 
     async def move(self, front: AwayQueue, to: str) -> bool:
-        """Make that mirror the leader; False if it is not, after a while."""
-        return await self._at_leader(front, "move", to=to) is True
+        """Make that mirror the leader; False if it is not, after a while. Whoever is told of it sees it here too."""
+        if await self._at_leader(front, "move", to=to) is not True:
+            return False
+        await self._until_heard(front.log_id, to)
+        return True
+
+    async def _until_heard(self, log_id: int, leader: str) -> None:
+        """The store tells this node too, perhaps later than the one that led."""
+        give_up = self._cluster.loop_time() + HEARING
+        while self._cluster.loop_time() < give_up:
+            front = self.front(log_id)
+            if front is None or front.holders[0] == leader:
+                return
+            await asyncio.sleep(0.01)
 
     async def _move(self, holding: Holding, to: str) -> bool:
         if to == self._broker.node_name:

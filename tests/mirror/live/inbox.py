@@ -7,7 +7,7 @@ from typing import Any
 
 from pika.adapters.blocking_connection import BlockingChannel
 
-from compat.support import eventually
+from .rings import SETTLED, eventually
 
 
 class Inbox:
@@ -31,7 +31,7 @@ class Inbox:
     def bodies(self) -> list[bytes]:
         return [body for body, _, _ in self.got]
 
-    def until(self, wanted: Callable[[], bool], within: float = 15.0) -> None:
+    def until(self, wanted: Callable[[], bool], within: float = SETTLED) -> None:
         def look() -> bool:
             self.channel.connection.process_data_events(time_limit=0.02)
             return wanted()

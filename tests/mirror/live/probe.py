@@ -9,8 +9,9 @@ from itertools import pairwise
 
 from cluster.live.couriers import STEP, Courier
 from cluster.live.nodes import Node, Nodes
-from live.load import Client, drain
+from live.load import Client
 
+from .draining import drain
 from .rings import eventually, leader_of, named, others
 
 Fault = Callable[[Node], None]
@@ -37,7 +38,7 @@ class Witness(Courier):
 
     def finish(self) -> None:
         self.stopping.set()
-        self.join(30)
+        self.join(60)
         assert not self.is_alive(), f"{self.name} still waits for confirms"
 
 
@@ -67,7 +68,7 @@ def probe(nodes: Nodes, queue: str, fault: Fault, *, window: int = 20, before: f
     for witness in witnesses:
         witness.start()
     try:
-        eventually(lambda: all(len(witness.stamps) > 5 for witness in witnesses))
+        eventually(lambda: all(len(witness.stamps) > 5 and len(witness.confirmed[queue]) > 50 for witness in witnesses))
         time.sleep(before)
         since = time.monotonic()
         fault(named(nodes, leader))
@@ -76,15 +77,15 @@ def probe(nodes: Nodes, queue: str, fault: Fault, *, window: int = 20, before: f
         for witness in witnesses:
             witness.finish()
     report = Report(leader=leader, pause=max(witness.longest_pause(since - 0.5) for witness in witnesses))
-    return count(report, witnesses, drain(others(nodes, leader)[0].port, queue, idle=2.0), queue)
+    return count(report, witnesses, drain(others(nodes, leader)[0].port, queue), queue)
 
 
 def _until_it_goes_on(nodes: Nodes, queue: str, old: str, witnesses: list[Witness], after: float) -> None:
     """Another leads, and every publisher is answered from it for a while."""
     survivor = others(nodes, old)[0]
-    eventually(lambda: leader_of(survivor, queue) not in ("", old), within=30)
+    eventually(lambda: leader_of(survivor, queue) not in ("", old))
     moved = time.monotonic()
-    eventually(lambda: all(witness.is_heard_since(moved) for witness in witnesses), within=30)
+    eventually(lambda: all(witness.is_heard_since(moved) for witness in witnesses))
     time.sleep(after)
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, TypeVar
 from urllib.error import URLError
 
 import pika
@@ -13,14 +13,22 @@ from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import AMQPError
 
 from cluster.live.nodes import Node, Nodes
-from compat.support import ApiError, eventually, quote
+from compat.support import ApiError, quote
+from compat.support import eventually as _eventually
 
-SETTLED = 40.0          # seconds in which a ring is whole again: a restarted node, a full sync, a busy machine
+SETTLED = 60.0          # seconds in which a ring is whole again: a restarted node, a full sync, a busy machine
+PATIENT = "?heartbeat=0&socket_timeout=60&stack_timeout=120"     # of a client that is not meant to time out
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
+T = TypeVar("T")
+
+
+def eventually(predicate: Callable[[], T], within: float = SETTLED, every: float = 0.02) -> T:
+    """As the one of all tests, with the patience that rings need."""
+    return _eventually(predicate, within, every)
 
 
 def connect(node: Node) -> pika.BlockingConnection:
-    return pika.BlockingConnection(pika.URLParameters(node.url(query="?heartbeat=0")))
+    return pika.BlockingConnection(pika.URLParameters(node.url(query=PATIENT)))
 
 
 @contextmanager
@@ -71,9 +79,19 @@ def leader_of(node: Node, queue: str) -> str:
     return str(look(node, queue).get("node", ""))
 
 
+def another_leader(node: Node, queue: str, old: str) -> str:
+    """Nobody while the old one leads, or none."""
+    name = leader_of(node, queue)
+    return "" if name == old else name
+
+
 def members_of(node: Node, queue: str) -> list[str]:
-    """Of its ring, as the leader knows it, which comes first. Who is lost is among them until the ring has changed."""
-    ring = node.api("GET", f"/api/queues/%2F/{queue}/ring")
+    """Of its ring, as the leader knows it, which comes first; none while nobody leads. Who is lost is among them until the ring
+    has changed."""
+    try:
+        ring = node.api("GET", f"/api/queues/%2F/{queue}/ring")
+    except (ApiError, URLError, OSError):
+        return []
     return [member["node"] for member in ring["members"]]
 
 
@@ -98,6 +116,19 @@ def until_in_sync(nodes: Nodes, *queues: str, copies: int = 0, within: float = S
         for node in nodes:
             if node.process is not None:
                 eventually(lambda node=node, queue=queue: is_whole(node, queue), within=within, every=0.1)
+
+
+def clear(node: Node) -> None:
+    """No queue is left. One whose leader changes just now is deleted when it has one."""
+
+    def is_clear() -> bool:
+        rows = node.api("GET", "/api/queues/%2F")
+        for row in rows:
+            with suppress(ApiError):
+                node.api("DELETE", f"/api/queues/%2F/{quote(row['name'])}")
+        return not rows
+
+    eventually(is_clear)
 
 
 def named(nodes: Nodes, name: str) -> Node:

@@ -18,12 +18,11 @@ from pika.exceptions import AMQPError, ChannelClosedByBroker, NackError
 
 from cluster.live.nodes import Nodes, running
 from compat.rawclient import RawClient
-from compat.support import quote
 
 from .inbox import Inbox
-from .rings import PERSISTENT, connect, count, declare, eventually, leader_of, mirror, publish, until_in_sync
+from .rings import PERSISTENT, clear, connect, count, declare, eventually, leader_of, mirror, publish, until_in_sync
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(300)
 Lose = Callable[[str], None]
 
 
@@ -45,8 +44,7 @@ def nodes(cluster: Nodes) -> Iterator[Nodes]:
     if cluster[2].process is None:
         cluster[2].start()
     cluster.until_whole()
-    for row in cluster[0].api("GET", "/api/queues"):
-        cluster[0].api("DELETE", f"/api/queues/%2F/{quote(row['name'])}")
+    clear(cluster[0])
 
 
 @pytest.fixture(params=["cut", pytest.param("kill", marks=pytest.mark.chaos)])
@@ -57,7 +55,7 @@ def lose(nodes: Nodes, request: pytest.FixtureRequest) -> Lose:
             nodes[2].kill()
         else:
             nodes[2].line.cut()
-        eventually(lambda: leader_of(nodes[0], queue) not in ("", nodes[2].name), within=15)
+        eventually(lambda: leader_of(nodes[0], queue) not in ("", nodes[2].name))
 
     return act
 
@@ -244,7 +242,7 @@ def test_messages_expire_at_their_time_and_are_dead_lettered_by_the_new_leader(n
     arguments = {"x-message-ttl": 4000, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "ha.dead"}
     channel = made(nodes, "ha.ttl", b"1", b"2", arguments=arguments)
     lose("ha.ttl")
-    eventually(lambda: count(nodes[1], "ha.ttl") == 0, within=20)
+    eventually(lambda: count(nodes[1], "ha.ttl") == 0)
     eventually(lambda: count(nodes[1], "ha.dead") == 2)
     _, properties, body = channel.basic_get("ha.dead", auto_ack=True)
     assert (body, properties.headers["x-death"][0]["reason"]) == (b"1", "expired")

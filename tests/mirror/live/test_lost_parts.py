@@ -15,11 +15,11 @@ from pika.exceptions import AMQPError
 
 from cluster.live.nodes import Node, Nodes
 from compat.support import ApiError
-from live.load import drain
 
-from .rings import SETTLED, channel_at, count, declare, eventually, leader_of, look, mirror, publish, standing, until_in_sync
+from .draining import drain
+from .rings import channel_at, count, declare, eventually, leader_of, look, mirror, publish, standing, until_in_sync
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(300)
 MANY = 200
 
 
@@ -59,7 +59,7 @@ def filled(nodes: Nodes, queue: str, home: int = 0) -> None:
 
 
 def numbers_of(node: Node, queue: str) -> list[int]:
-    return [number for number, _ in drain(node.port, queue, idle=0.5)]
+    return [number for number, _ in drain(node.port, queue)]
 
 
 @pytest.mark.parametrize("lose", [lose_segment, lose_newest_log_file, pytest.param(shorten_segment, marks=pytest.mark.chaos)])
@@ -71,10 +71,10 @@ def test_a_copy_that_lacks_a_part_is_not_in_sync_and_is_taken_anew(nodes: Nodes,
     lose(nodes[2], queue)
     publish(nodes[1], queue, b"%019d" % (MANY + 1))
     nodes[2].start()
-    assert f"queue '{queue}' in vhost '/' is not in sync here" in nodes[2].log()
+    eventually(lambda: f"queue '{queue}' in vhost '/' is not in sync here" in nodes[2].log())
     until_in_sync(nodes, queue)
     mirror(nodes[0], queue, ha_sync_mode="automatic", ha_mode="nodes", ha_params=[three])
-    eventually(lambda: standing(nodes[0], queue) == (three, [], []), within=SETTLED)
+    eventually(lambda: standing(nodes[0], queue) == (three, [], []))
     assert numbers_of(nodes[1], queue) == list(range(1, MANY + 2))
 
 
@@ -91,7 +91,7 @@ def test_who_lacks_a_part_and_starts_first_does_not_lead(nodes: Nodes, lose: Cal
     lose(nodes[2], queue)
     for number in (2, 0, 1):
         nodes[number].start()
-    eventually(lambda: leader_of(nodes[0], queue) in (nodes[0].name, nodes[1].name), within=SETTLED)
+    eventually(lambda: leader_of(nodes[0], queue) in (nodes[0].name, nodes[1].name))
     until_in_sync(nodes, queue)
     assert numbers_of(nodes[2], queue) == list(range(1, MANY + 1))
 
@@ -100,7 +100,7 @@ def test_who_lacks_a_part_and_starts_first_does_not_lead(nodes: Nodes, lose: Cal
 def test_a_damaged_copy_that_was_the_only_one_in_sync_is_named_and_leads_nothing(nodes: Nodes) -> None:
     filled(nodes, "only")
     mirror(nodes[0], "only", ha_mode="nodes", ha_params=[nodes[2].name])
-    eventually(lambda: standing(nodes[0], "only") == (nodes[2].name, [], []), within=SETTLED)
+    eventually(lambda: standing(nodes[0], "only") == (nodes[2].name, [], []))
     nodes[2].stop()
     segment = segment_of(nodes[2], "only")
     held = segment.read_bytes()
@@ -111,7 +111,7 @@ def test_a_damaged_copy_that_was_the_only_one_in_sync_is_named_and_leads_nothing
     nodes[2].stop()
     segment.write_bytes(held)
     nodes[2].start()
-    eventually(lambda: look(nodes[0], "only").get("state") == "running", within=SETTLED)
+    eventually(lambda: look(nodes[0], "only").get("state") == "running")
     assert count(nodes[0], "only") == MANY
 
 
@@ -122,7 +122,7 @@ def test_a_queue_whose_only_copy_is_lost_is_listed_and_can_be_deleted(nodes: Nod
     queue = f"deleted{number}"
     filled(nodes, queue)
     mirror(nodes[0], queue, ha_mode="nodes", ha_params=[nodes[2].name])
-    eventually(lambda: standing(nodes[0], queue) == (nodes[2].name, [], []), within=SETTLED)
+    eventually(lambda: standing(nodes[0], queue) == (nodes[2].name, [], []))
     nodes[2].stop()
     segment_of(nodes[2], queue).unlink()
     nodes[2].start()
@@ -180,8 +180,8 @@ def test_a_leader_that_finds_its_copy_damaged_hands_over_and_takes_it_anew(nodes
         nodes[0].api("POST", "/api/queues/%2F/flipped/actions", {"action": "move", "node": three})
     with channel_at(nodes[0]) as channel, suppress(AMQPError):
         list(iter(lambda: channel.basic_get("flipped")[0], None))
-    eventually(lambda: "queue 'flipped' in vhost '/' is not in sync here any more" in nodes[2].log(), within=SETTLED)
-    eventually(lambda: leader_of(nodes[0], "flipped") not in ("", three), within=SETTLED)
+    eventually(lambda: "queue 'flipped' in vhost '/' is not in sync here any more" in nodes[2].log())
+    eventually(lambda: leader_of(nodes[0], "flipped") not in ("", three))
     until_in_sync(nodes, "flipped")
     publish(nodes[2], "flipped", b"%019d" % (MANY + 1))
     assert lead_by(nodes, "flipped", three) == list(range(1, MANY + 2))

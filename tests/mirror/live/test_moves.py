@@ -14,13 +14,14 @@ from pika.exceptions import NackError
 
 from cluster.live.couriers import Courier, Taker, check
 from cluster.live.nodes import Nodes
-from compat.support import ApiError, quote, taken
+from compat.support import ApiError, taken
 from mirrormq.cluster.coordination import Delete, Put, open_coordination
 
 from .inbox import Inbox
 from .rings import (
     PERSISTENT,
     channel_at,
+    clear,
     count,
     declare,
     eventually,
@@ -32,16 +33,15 @@ from .rings import (
     until_in_sync,
 )
 
-pytestmark = pytest.mark.timeout(180)
-LONG = 30.0
+pytestmark = pytest.mark.timeout(300)
+LONG = 60.0
 
 
 @pytest.fixture
 def nodes(cluster: Nodes) -> Iterator[Nodes]:
     yield cluster
     cluster.mend()
-    for row in cluster[0].api("GET", "/api/queues/%2F"):
-        cluster[0].api("DELETE", f"/api/queues/%2F/{quote(row['name'])}")
+    clear(cluster[0])
     for row in cluster[0].api("GET", "/api/policies/%2F"):
         cluster[0].clear_policy("/", row["name"])
 
@@ -59,7 +59,7 @@ def until_it_is(nodes: Nodes, queue: str, leader: str, *mirrors: str) -> None:
     wanted = (leader, sorted(mirrors), sorted(mirrors))
     for node in nodes:
         if node.process is not None:
-            eventually(lambda node=node: standing(node, queue) == wanted, within=LONG, every=0.1)
+            eventually(lambda node=node: standing(node, queue) == wanted, every=0.1)
 
 
 class Steady(Taker):
@@ -82,7 +82,7 @@ def test_publishers_and_consumers_go_along_with_a_queue_that_a_policy_moves(node
         thread.start()
     try:
         for wanted, leader in (([two], two), ([three, one], three), ([one, two, three], three), ([two, one], two)):
-            eventually(lambda: all(len(courier.confirmed["walk"]) > 50 for courier in couriers), within=LONG)
+            eventually(lambda: all(len(courier.confirmed["walk"]) > 50 for courier in couriers))
             put(nodes, "walk", *wanted)
             until_it_is(nodes, "walk", leader, *(name for name in wanted if name != leader))
     finally:
@@ -105,7 +105,7 @@ def test_a_policy_that_moves_a_queue_cancels_who_asked_for_it_and_nobody_else(no
         asked.until_bodies(b"1")
         other = Inbox(channel, "called")
         put(nodes, "called", two)
-        asked.until(lambda: asked.cancelled == [asked.tag], within=LONG)
+        asked.until(lambda: asked.cancelled == [asked.tag])
         other.until_bodies(b"1")
         assert other.got[0][1]
         publish(nodes[1], "called", b"2")
@@ -131,7 +131,7 @@ def test_a_full_queue_that_moves_confirms_what_it_takes_and_refuses_the_rest(nod
         numbers = iter(range(1000000))
         is_moved(next(numbers))
         put(nodes, "full", two)
-        eventually(lambda: is_moved(next(numbers)), within=LONG)
+        eventually(lambda: is_moved(next(numbers)))
         until_it_is(nodes, "full", two)
         assert len(confirmed) == 3
         assert taken(channel, "full") == confirmed
@@ -161,7 +161,7 @@ def test_the_first_name_of_a_policy_leads_when_the_lead_is_given_away(nodes: Nod
     until_it_is(nodes, "order", three, one, two)
     put(nodes, "order", one, three, two)
     nodes[2].stop()
-    eventually(lambda: leader_of(nodes[1], "order") == one, within=LONG)
+    eventually(lambda: leader_of(nodes[1], "order") == one)
     assert count(nodes[1], "order") == 1
 
 
@@ -175,6 +175,7 @@ def test_leads_are_spread_over_the_nodes_that_hold_the_queues(nodes: Nodes) -> N
             declare(nodes[0], f"{kind}.{number}")
         publish(nodes[0], f"{kind}.1", *[b""] * 5)
         publish(nodes[0], f"{kind}.2", *[b""] * 3)
+        until_in_sync(nodes, *[f"{kind}.{number}" for number in range(1, 6)], copies=3 if kind == "all" else 2)
 
     def spread(kind: str) -> list[str]:
         shares = nodes[1].api("POST", "/api/rebalance/queues", {"queue_pattern": f"^{kind}", "tell": True})
@@ -253,11 +254,11 @@ def test_a_virtual_host_goes_with_its_mirrored_queues(nodes: Nodes) -> None:
         nodes[0].set_policy("brief", "all", ".*", {"ha-mode": "all"}, apply_to="queues")
         nodes[1].api("PUT", "/api/queues/brief/gone", {"durable": True})
         place = "/api/queues/brief/gone"
-        eventually(lambda: len(nodes[2].api("GET", place).get("synchronised_slave_nodes", [])) == 2, within=LONG)
+        eventually(lambda: len(nodes[2].api("GET", place).get("synchronised_slave_nodes", [])) == 2)
     finally:
         nodes[2].delete_vhost("brief")
     for node in nodes:
-        eventually(lambda node=node: "brief" not in {row["vhost"] for row in node.api("GET", "/api/queues")}, within=LONG)
+        eventually(lambda node=node: "brief" not in {row["vhost"] for row in node.api("GET", "/api/queues")})
         assert "gone" not in {row["name"] for row in node.api("GET", "/api/queues")}
 
 
@@ -274,7 +275,7 @@ def test_a_mirrored_queue_shows_every_consumer_with_its_channel(nodes: Nodes) ->
             assert {row["channel_details"]["node"] for row in details} == {nodes[1].name, nodes[2].name}
             return True
 
-        eventually(are_shown, within=LONG)
+        eventually(are_shown)
 
 
 @pytest.mark.chaos

@@ -15,13 +15,13 @@ from pika.exceptions import ChannelClosedByBroker, NackError
 
 from cluster.live.nodes import Nodes
 from compat.support import ApiError
-from live.load import drain
 
+from .draining import drain
 from .probe import Report, Witness
 from .probe import count as account
 from .rings import channel_at, count, declare, eventually, leader_of, look, members_of, mirror, publish, standing, until_in_sync
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(300)
 
 
 def on(*names: str) -> dict[str, Any]:
@@ -43,11 +43,11 @@ def until_it_is(nodes: Nodes, queue: str, leader: str, *mirrors: str) -> None:
 
     for number in range(3):
         if nodes[number].process is not None:
-            eventually(lambda number=number: is_so(number), within=30, every=0.1)
+            eventually(lambda number=number: is_so(number), every=0.1)
 
 
 def until_plain(nodes: Nodes, queue: str, leader: str) -> None:
-    eventually(lambda: "slave_nodes" not in look(nodes[1], queue) and leader_of(nodes[1], queue) == leader, within=20)
+    eventually(lambda: "slave_nodes" not in look(nodes[1], queue) and leader_of(nodes[1], queue) == leader)
 
 
 def test_a_queue_follows_its_policy_from_none_to_all_to_others_and_back(nodes: Nodes) -> None:
@@ -66,7 +66,7 @@ def test_a_queue_follows_its_policy_from_none_to_all_to_others_and_back(nodes: N
     until_plain(nodes, "change", one)
     assert count(nodes[2], "change") == 2
     mirror(nodes[2], "change", ha_sync_mode="automatic", **exactly(2))
-    eventually(lambda: len(look(nodes[0], "change").get("synchronised_slave_nodes", [])) == 1, within=20)
+    eventually(lambda: len(look(nodes[0], "change").get("synchronised_slave_nodes", [])) == 1)
     assert count(nodes[1], "change") == 2
     nodes[2].clear_policy("/", "change")
 
@@ -178,7 +178,7 @@ def test_what_was_just_confirmed_survives_the_leader(nodes: Nodes) -> None:
     nodes[2].kill()
     eventually(lambda: leader_of(nodes[0], "sure") not in ("", nodes[2].name))
     assert count(nodes[1], "sure") == 1
-    record = eventually(lambda: nodes[1].api("GET", "/api/queues/%2F/sure/failovers"), within=30)[0]
+    record = eventually(lambda: nodes[1].api("GET", "/api/queues/%2F/sure/failovers"))[0]
     assert (record["old_leader"], record["lost"]) == (nodes[2].name, 0)
     assert "0 confirmed messages lost" in record["sentence"]
     assert record["sentence"].endswith(tuple(f"by the word of {one} and {other}" for one, other in permutations(nodes.names[:2])))
@@ -191,7 +191,7 @@ def test_an_exclusive_queue_is_not_mirrored_and_goes_with_its_node(nodes: Nodes)
         channel.queue_declare("own", exclusive=True)
         assert "slave_nodes" not in look(nodes[0], "own") or look(nodes[0], "own")["slave_nodes"] == []
         nodes[2].kill()
-    eventually(lambda: not look(nodes[0], "own"), within=15)
+    eventually(lambda: not look(nodes[0], "own"))
     nodes[2].start()
     nodes.until_whole()
     assert not look(nodes[2], "own")
@@ -203,7 +203,7 @@ def test_too_few_in_sync_refuse_publishes(nodes: Nodes) -> None:
     until_in_sync(nodes, "enough")
     publish(nodes[0], "enough", b"1")
     nodes[2].kill()
-    eventually(lambda: members_of(nodes[1], "enough") == [nodes[0].name, nodes[1].name], within=30)
+    eventually(lambda: members_of(nodes[1], "enough") == [nodes[0].name, nodes[1].name])
     with pytest.raises(NackError):
         publish(nodes[1], "enough", b"2")
     nodes[2].start()
@@ -217,7 +217,7 @@ def unsynced(nodes: Nodes, queue: str, **policy: Any) -> None:
     declare(nodes[2], queue)
     publish(nodes[2], queue, *[b"%d" % number for number in range(10)])
     mirror(nodes[2], queue, ha_sync_mode="manual", **policy)
-    eventually(lambda: len(look(nodes[0], queue).get("slave_nodes", [])) == 2, within=20)
+    eventually(lambda: len(look(nodes[0], queue).get("slave_nodes", [])) == 2)
     assert standing(nodes[0], queue)[2] == []
 
 
@@ -238,13 +238,13 @@ def test_a_mirror_that_is_not_in_sync_leads_only_if_the_policy_says_so(nodes: No
     else:
         nodes[2].stop()
     if leads:
-        eventually(lambda: leader_of(nodes[0], queue) in (nodes[0].name, nodes[1].name), within=20)
+        eventually(lambda: leader_of(nodes[0], queue) in (nodes[0].name, nodes[1].name))
         assert count(nodes[0], queue) == 0
         publish(nodes[1], queue, b"new")
         return
-    eventually(lambda: look(nodes[0], queue).get("state") == "down", within=15)
+    eventually(lambda: look(nodes[0], queue).get("state") == "down")
     with pytest.raises(ChannelClosedByBroker, match="NOT_FOUND"):
         count(nodes[0], queue)
     nodes[2].start()
-    eventually(lambda: leader_of(nodes[0], queue) == nodes[2].name and look(nodes[0], queue).get("state") == "running", within=20)
+    eventually(lambda: leader_of(nodes[0], queue) == nodes[2].name and look(nodes[0], queue).get("state") == "running")
     assert count(nodes[0], queue) == 10

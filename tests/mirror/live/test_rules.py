@@ -11,16 +11,15 @@ from typing import Any
 
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
-from pika.exceptions import ChannelClosedByBroker
+from pika.exceptions import ChannelClosedByBroker, ChannelWrongStateError
 
 from cluster.live.nodes import Nodes, running
-from live.load import drain
 
+from .draining import drain
 from .inbox import Inbox
 from .probe import Report, Witness
 from .probe import count as account
 from .rings import (
-    SETTLED,
     channel_at,
     count,
     declare,
@@ -35,7 +34,7 @@ from .rings import (
     until_in_sync,
 )
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 CONFIGURATION = """
 channel_tick_interval = 200
 deprecated_features.permit.classic_queue_mirroring = false
@@ -110,7 +109,7 @@ def until_first(nodes: Nodes, number: int, wanted: Wish | None) -> None:
         assert synced == ([] if wanted["ha_sync_mode"] == "manual" else mirrors)
         return leader == holders[0]
 
-    eventually(is_so, within=SETTLED)
+    eventually(is_so)
 
 
 def test_the_nodes_of_a_queue_as_its_policy_changes(nodes: Nodes) -> None:
@@ -131,7 +130,7 @@ def test_the_nodes_of_a_queue_as_its_policy_changes(nodes: Nodes) -> None:
                 assert found in wanted, (number, found, wanted)
                 return True
 
-            eventually(is_so, within=SETTLED)
+            eventually(is_so)
         assert count(nodes[2], f"case.{number:02}.") == 2, number
 
 
@@ -147,10 +146,11 @@ def test_leads_of_queues_with_two_copies_are_spread_over_those_that_have_one(nod
     until_in_sync(nodes, *names, copies=2)
     shares = nodes[2].api("POST", "/api/rebalance/queues", {"queue_pattern": "^spread", "tell": True})
     assert max(share["leaders"] for share in shares) == 2
-    leaders = {name: leader_of(nodes[1], name) for name in names}
+    leaders = {name: leader_of(nodes[2], name) for name in names}
     assert (leaders["spread.1"], leaders["spread.2"]) == (A, A)
     assert all(leaders[name] in (A, places[name]) for name in names)
     until_in_sync(nodes, *names, copies=2)
+    eventually(lambda: {name: leader_of(nodes[1], name) for name in names} == leaders)
 
 
 def test_of_two_nodes_that_miss_each_other_one_goes_and_nobody_pauses(nodes: Nodes) -> None:
@@ -160,10 +160,13 @@ def test_of_two_nodes_that_miss_each_other_one_goes_and_nobody_pauses(nodes: Nod
     until_in_sync(nodes, "parted")
     nodes[1].line.cut()
     for one, other in ((0, 1), (1, 0)):
-        eventually(lambda one=one, other=other: nodes[other].name not in nodes[one].sees(), within=SETTLED)
+        eventually(lambda one=one, other=other: nodes[other].name not in nodes[one].sees())
 
-    eventually(lambda: sorted(members_of(nodes[2], "parted")) in ([A, C], [B, C]), within=SETTLED)
-    leader = members_of(nodes[2], "parted")[0]
+    def without_one() -> list[str]:
+        members = members_of(nodes[2], "parted")
+        return members if sorted(members) in ([A, C], [B, C]) else []
+
+    leader = eventually(without_one)[0]
     publish(named(nodes, leader), "parted", b"leader")
     publish(nodes[2], "parted", b"third")
     for node in nodes:
@@ -192,7 +195,7 @@ def test_a_mirror_that_stops_or_is_killed_is_missed_by_nobody(nodes: Nodes, way:
     try:
         eventually(lambda: all(len(witness.stamps) > 20 for witness in witnesses))
         getattr(nodes[2], way)()
-        eventually(lambda: standing(nodes[1], queue) == in_sync(A, B), within=SETTLED)
+        eventually(lambda: standing(nodes[1], queue) == in_sync(A, B))
         answered = [len(witness.stamps) for witness in witnesses]
         eventually(lambda: all(len(witness.stamps) > before + 20 for witness, before in zip(witnesses, answered, strict=True)))
         nodes[2].start()
@@ -200,10 +203,16 @@ def test_a_mirror_that_stops_or_is_killed_is_missed_by_nobody(nodes: Nodes, way:
     finally:
         for witness in witnesses:
             witness.finish()
+    eventually(lambda: are_level(nodes, queue))
+    account(Report(), witnesses, drain(nodes[2].port, queue), queue).must_be_clean()
+
+
+def are_level(nodes: Nodes, queue: str) -> bool:
+    """All three have the same on their disks; the last to hear what is stable may be a moment behind."""
     members = {member["node"]: member["durable"] for member in nodes[2].api("GET", f"/api/queues/%2F/{queue}/ring")["members"]}
     assert sorted(members) == [A, B, C]
     assert len(set(members.values())) == 1, members
-    account(Report(), witnesses, drain(nodes[2].port, queue, idle=0.5), queue).must_be_clean()
+    return True
 
 
 def test_a_mirror_finds_its_queue_deleted_or_given_to_others_when_it_is_back(nodes: Nodes) -> None:
@@ -216,11 +225,11 @@ def test_a_mirror_finds_its_queue_deleted_or_given_to_others_when_it_is_back(nod
     nodes[2].kill()
     nodes[0].api("DELETE", "/api/queues/%2F/vanished")
     mirror(nodes[0], "elsewhere", **on(A, B))
-    eventually(lambda: standing(nodes[1], "elsewhere") == in_sync(A, B), within=SETTLED)
+    eventually(lambda: standing(nodes[1], "elsewhere") == in_sync(A, B))
     nodes[2].start()
     nodes.until_whole()
     assert look(nodes[2], "vanished") == {}
-    assert standing(nodes[2], "elsewhere") == in_sync(A, B)
+    eventually(lambda: standing(nodes[2], "elsewhere") == in_sync(A, B))
     with pytest.raises(ChannelClosedByBroker, match="NOT_FOUND"):
         count(nodes[2], "vanished")
     declare(nodes[2], "vanished")
@@ -248,7 +257,16 @@ def unacked(nodes: Nodes, queue: str, by: str) -> None:
 
 def until_overdue(channel: BlockingChannel) -> None:
     with pytest.raises(ChannelClosedByBroker, match="Timeout value used: 500 ms"):
-        eventually(lambda: channel.basic_qos() and False, within=10)
+        eventually(lambda: is_closed(channel), every=0.1)
+
+
+def is_closed(channel: BlockingChannel) -> bool:
+    """Raises why, also where the broker's word came while the client waited for something else."""
+    try:
+        channel.basic_qos()
+    except ChannelWrongStateError:
+        raise channel._closing_reason from None
+    return False
 
 
 @pytest.mark.parametrize("by", ["argument", "policy"])
@@ -261,7 +279,7 @@ def test_a_delivery_that_is_overdue_closes_its_channel_and_comes_back(nodes: Nod
         Inbox(channel, queue).until_bodies(b"1")
         until_overdue(channel)
     with channel_at(nodes[1]) as channel:
-        method, _, body = eventually(lambda: got(channel, queue), within=5)
+        method, _, body = eventually(lambda: got(channel, queue))
         assert (body, method.redelivered) == (b"1", True)
 
 
@@ -288,7 +306,7 @@ def test_after_a_failover_what_the_new_leader_delivers_is_overdue_in_its_time(no
         publish(nodes[1], "clock", b"2")
         inbox.until_bodies(b"1", b"1", b"2")
         until_overdue(channel)
-    eventually(lambda: count(nodes[1], "clock") == 1, within=5)
+    eventually(lambda: count(nodes[1], "clock") == 1)
 
 
 REFUSING = {"x-max-length": 1, "x-overflow": "reject-publish"}
