@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Final
 
-EVERYONE: Final = 2.0           # seconds that an answer waits for the other nodes' copies: as long as a link may be silent
+EVERYONE: Final = 2.5           # seconds that an answer waits for the other nodes' copies: longer than the silence of a link
 NOBODY: Final = 1 << 62
 NOTHING: Final = -1             # less than any copy has
 
