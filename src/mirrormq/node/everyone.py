@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Final
 
-EVERYONE: Final = 0.5           # seconds that an answer waits for the other nodes' copies
+from mirrormq.cluster.link import deadlines
+
+EVERYONE: Final = deadlines.SILENCE     # seconds that an answer waits for the other nodes' copies; one that is gone is not linked
 NOBODY: Final = 1 << 62
 
 

@@ -29,7 +29,7 @@ from mirrormq.cluster.coordination import (
 )
 
 from .conftest import Backend, Open
-from .support import Copy, all_held, changed, following, put, put_many, values
+from .support import PATIENCE, Copy, all_held, changed, following, put, put_many, values
 
 
 async def test_what_was_put_is_read_with_its_revision(store: Coordination) -> None:
@@ -245,7 +245,7 @@ async def test_closing_the_store_ends_its_watches(opened: Open) -> None:
     waiting = asyncio.ensure_future(anext(watch, None))
     await asyncio.sleep(0)
     await store.close()
-    assert await asyncio.wait_for(waiting, 10) is None
+    assert await asyncio.wait_for(waiting, PATIENCE) is None
     with pytest.raises(Closed):
         await store.read("")
     with pytest.raises(Closed):
@@ -279,7 +279,7 @@ async def test_a_lease_that_is_gone_holds_nothing(store: Coordination) -> None:
 
 async def test_a_lease_that_nobody_keeps_goes_with_its_keys(opened: Open) -> None:
     store, other = await opened(), await opened()
-    kept, left = await store.grant(2), await store.grant(2)
+    kept, left = await store.grant(4), await store.grant(4)
     after = (await store.transact([], [Put("kept", "", kept), Put("left", "", left)])).revision
     keeping = asyncio.create_task(keep(store, kept))
     async with aclosing(other.watch("", after)) as watch:
