@@ -74,10 +74,10 @@ def test_publishers_and_consumers_go_on_while_etcd_is_wholly_down(etcd: EtcdClus
     assert own.queue_declare("own", passive=True).method.queue == "own"
     for courier in couriers:
         courier.stopping.set()
-        courier.join(60)
+        courier.join(90)
     for taker in takers:
         taker.stopping.set()
-        taker.join(60)
+        taker.join(90)
     assert check(couriers, takers) > 100
     for home in homes:
         home.close()
