@@ -334,7 +334,7 @@ async def test_ten_thousand_keys(opened: Open) -> None:
     async with aclosing(other.watch("q/", (await store.read("")).revision)) as watch:
         writing = asyncio.create_task(_write_all(store, [f"q/{number}" for number in range(10_000)], value))
         copy = Copy()
-        async with asyncio.timeout(100):
+        async with asyncio.timeout(240):
             while len(copy.values) < 10_000:
                 copy.take(await anext(watch))
         await writing
