@@ -30,7 +30,7 @@ def nodes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 def is_served(node: Node) -> bool:
     try:
-        pika.BlockingConnection(pika.URLParameters(node.url(query="?connection_attempts=1&socket_timeout=2"))).close()
+        pika.BlockingConnection(pika.URLParameters(node.url(query="?connection_attempts=1&socket_timeout=15"))).close()
     except (AMQPError, OSError, socket.gaierror):
         return False
     return True
