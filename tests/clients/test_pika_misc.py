@@ -17,6 +17,7 @@ from pika.adapters.select_connection import SelectConnection
 from compat.support import Broker, eventually, free_port, own_server_only, unique
 
 from .conftest import Serve
+from .support import DEADLINE
 
 pytestmark = pytest.mark.live
 
@@ -168,7 +169,7 @@ def row_of(broker: Broker, label: str) -> dict[str, Any]:
         rows = broker.api("GET", "/api/connections")
         return next((row for row in rows if row.get("client_properties", {}).get("connection_name") == label), {})
 
-    return eventually(look)
+    return eventually(look, within=DEADLINE)
 
 
 def named(url: str, label: str) -> pika.URLParameters:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pika
 import pytest
 
-from cluster.local import LocalCluster
+from cluster.local import PATIENCE, LocalCluster
 from compat.support import eventually
 
 NAMES = ["rabbit1@localhost", "rabbit2@localhost", "rabbit3@localhost"]
@@ -158,7 +158,7 @@ def test_in_the_foreground_queues_are_mirrored_ends_told_and_an_interrupt_stops_
         front = subprocess.Popen([sys.executable, "-m", "mirrormq.cli.main", *words], stdout=file, stderr=file, env=cluster._env,
                                  preexec_fn=hear_interrupts)  # noqa: PLW1509 - there are no other threads
     try:
-        eventually(lambda: "Ctrl-C" in output.read_text())
+        eventually(lambda: "Ctrl-C" in output.read_text(), within=PATIENCE)
         assert "every queue is mirrored" in output.read_text()
         assert cluster.api(0, "GET", "/api/policies/%2F/ha-all")["definition"]["ha-mode"] == "all"
         cluster.kill("rabbit1@localhost")

@@ -15,6 +15,7 @@ import pika.exceptions
 import pytest
 
 from admin.support import Finished, Node
+from cluster.local import PATIENCE
 from compat.support import eventually
 
 Start = Callable[..., Node]
@@ -74,7 +75,7 @@ def connected(node: Node) -> Iterator[pika.BlockingConnection]:
 
 def becomes(node: Node, field: str, *names: str) -> bool:
     """Whether these are the members, as this node sees them, as soon as it knows of the last change."""
-    return eventually(lambda: cluster_of(node)[field] == list(names))
+    return eventually(lambda: cluster_of(node)[field] == list(names), within=PATIENCE)
 
 
 def declare(node: Node, name: str, key: str = "") -> None:
@@ -280,7 +281,7 @@ def test_a_node_that_was_forgotten_while_it_was_frozen_stops_its_application(sta
         must(a, "forget_cluster_node", "b@localhost")
     finally:
         b.process.send_signal(signal.SIGCONT)
-    assert eventually(lambda: b.ask("GET", "/api/app").body["state"] == "stopped")
+    assert eventually(lambda: b.ask("GET", "/api/app").body["state"] == "stopped", within=PATIENCE)
     assert "the cluster has forgotten this node" in b.log()
     assert becomes(a, "disk_nodes", "a@localhost")
     must(b, "reset")

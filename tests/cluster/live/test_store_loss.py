@@ -12,6 +12,7 @@ import pytest
 from pika.exceptions import ChannelClosedByBroker
 
 from cluster.etcd import EtcdCluster, etcd_cluster
+from cluster.local import PATIENCE
 from compat.support import eventually
 
 from .couriers import Courier, Taker, check
@@ -68,9 +69,9 @@ def test_publishers_and_consumers_go_on_while_etcd_is_wholly_down(etcd: EtcdClus
         assert sum(map(len, courier.confirmed.values())) > count, "confirms stopped with the store"
         assert courier.reconnects == 0
     etcd.start()
-    eventually(lambda: declared(cluster[0], "new"))
+    eventually(lambda: declared(cluster[0], "new"), within=PATIENCE)
     for node in cluster:
-        eventually(lambda node=node: declared(node, "new"))
+        eventually(lambda node=node: declared(node, "new"), within=PATIENCE)
     assert own.queue_declare("own", passive=True).method.queue == "own"
     for courier in couriers:
         courier.stopping.set()
