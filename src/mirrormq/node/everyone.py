@@ -6,9 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from mirrormq.cluster.link import deadlines
-
-EVERYONE: Final = deadlines.SILENCE     # seconds that an answer waits for the other nodes' copies; one that is gone is not linked
+EVERYONE: Final = 0.5           # seconds that an answer waits for the other nodes' copies
 NOBODY: Final = 1 << 62
 
 
