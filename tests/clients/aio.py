@@ -11,7 +11,7 @@ from aio_pika.abc import AbstractIncomingMessage, AbstractRobustChannel, Abstrac
 
 from compat.support import Broker
 
-from .support import eventually_async
+from .support import DEADLINE, eventually_async
 
 
 @contextlib.asynccontextmanager
@@ -29,7 +29,7 @@ async def opened(broker: Broker) -> AsyncIterator[AbstractRobustChannel]:
         yield channel
 
 
-async def body_of_next(queue: aio_pika.abc.AbstractQueue, *, within: float = 10) -> bytes:
+async def body_of_next(queue: aio_pika.abc.AbstractQueue, *, within: float = DEADLINE) -> bytes:
     """Gets and acknowledges the next message, waiting for it to arrive."""
 
     async def look() -> AbstractIncomingMessage | None:

@@ -17,7 +17,7 @@ from compat.support import eventually, unique
 from . import TESTS
 from .celery_app import build
 
-WAIT = 60.0
+WAIT = 90.0
 
 
 class Fleet:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-DEADLINE = 30.0
+DEADLINE = 60.0
 PAUSE = 0.05
 
 

@@ -23,7 +23,7 @@ from aiormq.abc import DeliveredMessage
 from compat.support import Broker, unique
 
 from .aio import body_of_next, connected, depth, opened
-from .support import eventually_async
+from .support import DEADLINE, eventually_async
 
 pytestmark = pytest.mark.live
 
@@ -263,7 +263,7 @@ async def test_a_deleted_queue_cancels_its_consumer(broker: Broker) -> None:
         underlay.on_consumer_cancel_callbacks.add(note)
         tag = await queue.consume(AbstractIncomingMessage.ack)
         await (await connection.channel()).queue_delete(queue.name)
-        assert await asyncio.wait_for(cancelled.get(), 10) == tag
+        assert await asyncio.wait_for(cancelled.get(), DEADLINE) == tag
 
 
 async def test_a_wrong_password_is_refused_with_the_brokers_words(broker: Broker) -> None:

@@ -12,7 +12,7 @@ from aio_pika.abc import AbstractIncomingMessage, AbstractRobustConnection
 from compat.support import Broker, quote, unique
 
 from .aio import connected
-from .support import eventually_async
+from .support import DEADLINE, eventually_async
 
 pytestmark = pytest.mark.live
 
@@ -30,7 +30,7 @@ async def echo_into(queue: aio_pika.abc.AbstractQueue) -> asyncio.Queue[bytes]:
 
 
 async def reconnected(connection: AbstractRobustConnection, times: asyncio.Queue[int]) -> None:
-    await asyncio.wait_for(times.get(), 60)
+    await asyncio.wait_for(times.get(), DEADLINE)
     await connection.ready()
 
 
@@ -66,7 +66,7 @@ async def test_a_robust_consumer_finds_its_queue_again_after_it_was_deleted_and_
         await other.queue_delete(queue.name)
         await other.declare_queue(queue.name, durable=True)
         await other.default_exchange.publish(Message(b"again"), queue.name)
-        assert await asyncio.wait_for(got.get(), 20) == b"again"
+        assert await asyncio.wait_for(got.get(), DEADLINE) == b"again"
         await channel.queue_delete(queue.name)
 
 
@@ -83,7 +83,7 @@ async def test_a_robust_connection_closed_by_an_operator_reconnects_and_redeclar
         await asyncio.to_thread(broker.api, "DELETE", f"/api/connections/{quote(name)}")
         await reconnected(connection, times)
         await exchange.publish(Message(b"after"), "")
-        assert await asyncio.wait_for(got.get(), 20) == b"after"
+        assert await asyncio.wait_for(got.get(), DEADLINE) == b"after"
 
 
 async def test_a_robust_connection_survives_kill_and_restart_with_its_durable_messages(broker: Broker) -> None:
@@ -102,7 +102,7 @@ async def test_a_robust_connection_survives_kill_and_restart_with_its_durable_me
         await reconnected(connection, times)
         got = await echo_into(queue)
         await exchange.publish(Message(b"after"), "after")
-        assert [await asyncio.wait_for(got.get(), 20) for _ in range(2)] == [b"kept", b"after"]
+        assert [await asyncio.wait_for(got.get(), DEADLINE) for _ in range(2)] == [b"kept", b"after"]
         await queue.delete(if_unused=False, if_empty=False)
         await exchange.delete()
 
@@ -117,4 +117,4 @@ async def test_a_robust_consumer_goes_on_after_a_restart_with_transient_things_r
         await asyncio.to_thread(broker.restart)
         await reconnected(connection, times)
         await exchange.publish(Message(b"again"), "k")
-        assert await asyncio.wait_for(got.get(), 20) == b"again"
+        assert await asyncio.wait_for(got.get(), DEADLINE) == b"again"

@@ -15,6 +15,7 @@ import pytest
 from compat.support import ServerProcess, eventually, own_server_only
 
 from .conftest import Serve
+from .support import DEADLINE
 
 pytestmark = [pytest.mark.live, own_server_only]
 
@@ -59,27 +60,27 @@ def test_a_publisher_is_told_that_memory_is_low_and_does_not_hold_up_a_stop(serv
     server = serve("vm_memory_high_watermark.absolute = 1MiB\n")
     publisher = Publisher(server)
     name = publisher.channel.queue_declare("", exclusive=True).method.queue
-    eventually(lambda: shows_alarm(server, "mem_alarm"), within=30)
+    eventually(lambda: shows_alarm(server, "mem_alarm"), within=DEADLINE)
     publisher.channel.basic_publish("", name, b"waits")
-    eventually(publisher.is_told, within=30)
+    eventually(publisher.is_told, within=DEADLINE)
     assert publisher.reasons == ["low on memory"]
     server.stop()
     with pytest.raises(pika.exceptions.AMQPConnectionError):
-        publisher.connection.sleep(30)
+        publisher.connection.sleep(60)
 
 
 def test_a_blocked_publisher_gives_up_after_its_own_timeout(serve: Serve) -> None:
     server = serve("vm_memory_high_watermark.absolute = 1MiB\n")
     publisher = Publisher(server, blocked_connection_timeout=1)
-    eventually(lambda: shows_alarm(server, "mem_alarm"), within=30)
+    eventually(lambda: shows_alarm(server, "mem_alarm"), within=DEADLINE)
     publisher.channel.basic_publish("", "anywhere", b"waits")
     with pytest.raises(pika.exceptions.ConnectionBlockedTimeout):
-        publisher.connection.sleep(30)
+        publisher.connection.sleep(60)
 
 
 def test_a_connection_that_only_consumes_is_never_blocked(serve: Serve) -> None:
     server = serve("disk_free_limit.absolute = 1000000GB\n")
-    eventually(lambda: shows_alarm(server, "disk_free_alarm"), within=30)
+    eventually(lambda: shows_alarm(server, "disk_free_alarm"), within=DEADLINE)
     consumer = Publisher(server)
     name = consumer.channel.queue_declare("", exclusive=True).method.queue
     consumer.channel.basic_consume(name, lambda *_: None)
@@ -110,16 +111,16 @@ def test_a_disk_alarm_holds_publishers_lets_consumers_on_and_clears_by_itself(vo
 
     ballast = volume / "ballast"
     ballast.write_bytes(bytes(250 * MEBIBYTE))
-    eventually(lambda: shows_alarm(server, "disk_free_alarm"), within=60)
+    eventually(lambda: shows_alarm(server, "disk_free_alarm"), within=DEADLINE)
     publisher.channel.basic_publish("", "work", b"during")
-    eventually(publisher.is_told, within=30)
+    eventually(publisher.is_told, within=DEADLINE)
     assert publisher.reasons == ["low on disk"]
     assert not take(consumer, consumed)
 
     ballast.unlink()
-    eventually(publisher.is_released, within=60)
+    eventually(publisher.is_released, within=DEADLINE)
     publisher.channel.basic_publish("", "work", b"after")
-    eventually(lambda: take(consumer, consumed) and len(consumed) == 3, within=30)
+    eventually(lambda: take(consumer, consumed) and len(consumed) == 3, within=DEADLINE)
     assert consumed == [b"before", b"during", b"after"]
     assert consumer.reasons == []
     for each in (publisher, consumer):

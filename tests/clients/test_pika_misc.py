@@ -17,6 +17,7 @@ from pika.adapters.select_connection import SelectConnection
 from compat.support import Broker, eventually, free_port, own_server_only, unique
 
 from .conftest import Serve
+from .support import DEADLINE
 
 pytestmark = pytest.mark.live
 
@@ -92,7 +93,7 @@ async def test_an_asyncio_connection_publishes_with_confirms_and_consumes(broker
 
     parameters = pika.URLParameters(broker.url())
     AsyncioConnection(parameters, on_open_callback=client.on_open, on_close_callback=on_close)
-    await asyncio.wait_for(ended.wait(), 30)
+    await asyncio.wait_for(ended.wait(), 60)
     client.check()
 
 
@@ -158,7 +159,7 @@ def run_all(jobs: list[Callable[[], None]]) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(90)
 
 
 def row_of(broker: Broker, label: str) -> dict[str, Any]:
@@ -168,7 +169,7 @@ def row_of(broker: Broker, label: str) -> dict[str, Any]:
         rows = broker.api("GET", "/api/connections")
         return next((row for row in rows if row.get("client_properties", {}).get("connection_name") == label), {})
 
-    return eventually(look, within=20)
+    return eventually(look, within=DEADLINE)
 
 
 def named(url: str, label: str) -> pika.URLParameters:
@@ -193,8 +194,8 @@ def test_a_heartbeat_of_zero_switches_heartbeats_off(broker: Broker) -> None:
 
 
 def test_an_idle_connection_with_heartbeats_stays_open(broker: Broker) -> None:
-    with pika.BlockingConnection(pika.URLParameters(broker.url(query="?heartbeat=1"))) as connection:
-        connection.sleep(4)
+    with pika.BlockingConnection(pika.URLParameters(broker.url(query="?heartbeat=2"))) as connection:
+        connection.sleep(6)
         assert connection.channel().is_open
 
 
@@ -224,7 +225,7 @@ def test_deleting_a_vhost_closes_the_connections_in_it(broker: Broker) -> None:
     connection = pika.BlockingConnection(pika.URLParameters(broker.url(vhost)))
     broker.delete_vhost(vhost)
     with pytest.raises(pika.exceptions.ConnectionClosedByBroker, match="CONNECTION_FORCED") as raised:
-        connection.sleep(30)
+        connection.sleep(60)
     assert raised.value.reply_code == 320
 
 
@@ -240,7 +241,7 @@ def test_connection_attempts_bridge_a_restart(serve: Serve) -> None:
     server.kill()
     starting = threading.Thread(target=server.start)
     starting.start()
-    url = server.url(query="?connection_attempts=100&retry_delay=0.2")
+    url = server.url(query="?connection_attempts=400&retry_delay=0.2")
     with pika.BlockingConnection(pika.URLParameters(url)) as connection:
         assert connection.channel().is_open
     starting.join()

@@ -39,8 +39,8 @@ def parameters(
         port,
         credentials=pika.PlainCredentials(user, password),
         client_properties={"connection_name": "proxied"},
-        socket_timeout=10,
-        stack_timeout=10,
+        socket_timeout=60,
+        stack_timeout=60,
     )
 
 
@@ -186,7 +186,7 @@ def test_a_tls_listener_ends_what_has_no_header_or_no_tls(
     serve: Serve, authority: trustme.CA, tmp_path: Path, first: bytes
 ) -> None:
     _, tls_port = tls_behind_balancer(serve, authority, tmp_path)
-    with socket.create_connection(("127.0.0.1", tls_port), timeout=30) as client:
+    with socket.create_connection(("127.0.0.1", tls_port), timeout=60) as client:
         client.sendall(first or b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(32))
         assert b"AMQP" not in receive_all(client)
     with (
@@ -203,7 +203,7 @@ def test_a_tls_listener_ends_what_has_no_header_or_no_tls(
 )
 def test_what_is_not_a_proxy_header_is_closed_without_an_answer(serve: Serve, first: bytes) -> None:
     server = behind_balancer(serve)
-    with socket.create_connection((server.host, server.port), timeout=30) as client:
+    with socket.create_connection((server.host, server.port), timeout=60) as client:
         client.sendall(first)
         assert receive_all(client) == b""
     with (

@@ -65,6 +65,8 @@ class TlsServer:
             ssl_options=pika.SSLOptions(context, host),
             credentials=credentials or pika.PlainCredentials("guest", "guest"),
             client_properties={"connection_name": label},
+            socket_timeout=60,
+            stack_timeout=60,
         )
         return pika.BlockingConnection(parameters)
 
@@ -108,7 +110,7 @@ def test_a_plain_client_on_the_tls_port_and_a_tls_client_on_the_plain_port_are_t
 ) -> None:
     server = start(serve, certificates)
     with pytest.raises(pika.exceptions.AMQPConnectionError):
-        pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", server.port, socket_timeout=10))
+        pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", server.port, socket_timeout=60))
     wrong = TlsServer(server.process, server.process.port)
     with pytest.raises(REFUSED):
         wrong.connect(certificates.context())

@@ -19,7 +19,7 @@ from mirrormq.cluster.coordination import Coordination, CoordinationError, Outco
 from mirrormq.cluster.membership import NODE
 from mirrormq.cluster.replica import Replica
 
-PATIENCE = 10.0
+PATIENCE = 60.0
 
 
 class Spoken(NodeHost):

@@ -28,7 +28,7 @@ from urllib.parse import quote
 
 from compat.support import eventually, reserve
 
-PATIENCE = 60.0
+PATIENCE = 90.0
 COMMAND_PATIENCE = 240.0
 HTTP_ABOVE = 10_000
 
@@ -188,7 +188,7 @@ class LocalCluster:
 
     def ask(self, node: int | str, method: str, path: str, body: Any = None, *, user: str = "guest") -> tuple[int, Any]:
         login = base64.b64encode(f"{user}:{user}".encode()).decode()
-        connection = http.client.HTTPConnection("127.0.0.1", self.port(node) + HTTP_ABOVE, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port(node) + HTTP_ABOVE, timeout=PATIENCE)
         try:
             connection.request(method, path, None if body is None else json.dumps(body), {"Authorization": f"Basic {login}"})
             answer = connection.getresponse()

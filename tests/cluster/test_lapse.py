@@ -174,7 +174,7 @@ async def test_the_lease_is_not_kept_by_a_node_that_has_left(store: Coordination
     node = Membership(store, Keepsake.load(tmp_path, "a@localhost"), tmp_path)
     await node.enter()
     await node.leave_running()
-    await asyncio.wait_for(node.keep(_no_write), 10)
+    await asyncio.wait_for(node.keep(_no_write), 60)
     await store.close()
 
 

@@ -32,7 +32,7 @@ from .scenario import Step, session
 from .world import Violation
 
 HANDSHAKE = PROTOCOL_HEADER + LOGINS[0] + tune_ok(2047, 131072) + open_vhost() + frame(1, 1, ChannelOpen().encode())
-GIVE_UP = 20.0
+GIVE_UP = 60.0
 MEBI = 1 << 20
 
 

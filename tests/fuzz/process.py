@@ -13,24 +13,20 @@ from pathlib import Path
 
 import pika  # type: ignore[import-untyped]
 
+from compat.support import free_port
 from mirrormq.wire.frames import Frame, FrameReader
 
 from .world import Violation
 
-START_DEADLINE = 30.0
-STOP_DEADLINE = 30.0
+START_DEADLINE = 90.0
+STOP_DEADLINE = 90.0
+PATIENCE = 60.0
 BAD_WORDS = re.compile(
     r"Traceback|a fault in the broker|Logging error|Exception|INTERNAL_ERROR|never retrieved|Task was destroyed"
 )
 LISTENING = "0A"
 NO_OWNER = "0"
-CONFIG = "handshake_timeout = 2000\nloopback_users = none\nlog.file = node.log\n"
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
+CONFIG = "handshake_timeout = 4000\nloopback_users = none\nlog.file = node.log\n"
 
 
 class Server:
@@ -61,7 +57,7 @@ class Server:
                     raise
                 time.sleep(0.05)
 
-    def connect(self, timeout: float = 10.0) -> socket.socket:
+    def connect(self, timeout: float = PATIENCE) -> socket.socket:
         return socket.create_connection(("127.0.0.1", self.port), timeout=timeout)
 
     def log(self) -> str:
@@ -94,7 +90,7 @@ class Server:
             raise Violation(f"the log speaks of a fault:\n{self.log()[max(0, found.start() - 500) : found.start() + 3000]}")
 
     def _ordinary_client(self) -> None:
-        parameters = pika.ConnectionParameters("127.0.0.1", self.port, socket_timeout=10, blocked_connection_timeout=10)
+        parameters = pika.ConnectionParameters("127.0.0.1", self.port, socket_timeout=PATIENCE, stack_timeout=PATIENCE)
         connection = pika.BlockingConnection(parameters)
         channel = connection.channel()
         channel.confirm_delivery()
@@ -128,7 +124,7 @@ def until(condition: Callable[[], bool], seconds: float, sentence: str) -> None:
         time.sleep(0.05)
 
 
-def read_to_the_end(peer: socket.socket, seconds: float = 15.0) -> bytes:
+def read_to_the_end(peer: socket.socket, seconds: float = PATIENCE) -> bytes:
     """Everything the server says until it closes the socket."""
     deadline = time.monotonic() + seconds
     pieces: list[bytes] = []

@@ -11,7 +11,7 @@ import pytest
 from . import attacks
 from .process import Server
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 SEED = 20
 MEBI = 1 << 20
 

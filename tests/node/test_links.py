@@ -12,6 +12,8 @@ from faultproxy import DOWN, UP, FaultProxy
 from mirrormq.cluster.link import BULK, CONTROL, RING, WORK, Frame, HandshakeFailed, Refused, Unreachable, VisitFailed
 from mirrormq.node.links import Links, Peer
 
+LONG = 60.0
+
 
 def peer_of(member: Member, other: Member) -> Peer:
     return member.links.peers[other.name]
@@ -321,8 +323,8 @@ async def test_a_visitor_asks_and_is_answered_though_it_is_no_member() -> None:
     a, b = Member("a"), Member("z", cluster_id="another")
     async with started(a, b):
         large = {"text": "x" * 3_000_000}
-        assert await a.links.call(b.address, large, 10) == {"echo": large}
-        assert await b.links.call(a.address, {"what": "status"}, 10, name="a") == {"echo": {"what": "status"}}
+        assert await a.links.call(b.address, large, LONG) == {"echo": large}
+        assert await b.links.call(a.address, {"what": "status"}, LONG, name="a") == {"echo": {"what": "status"}}
         assert a.diary.events == b.diary.events == []
 
 
@@ -338,9 +340,9 @@ async def test_a_visit_fails_with_the_other_nodes_sentence() -> None:
     b.diary.answer = refuse
     async with started(a, b):
         with pytest.raises(VisitFailed, match=r"^rabbit@b is in maintenance$"):
-            await a.links.call(b.address, {}, 10)
+            await a.links.call(b.address, {}, LONG)
         with pytest.raises(VisitFailed, match="the log of the node says why"):
-            await a.links.call(b.address, {"do": "fall"}, 10)
+            await a.links.call(b.address, {"do": "fall"}, LONG)
         assert any("private matters" in words for words in b.log)
 
 
@@ -349,11 +351,11 @@ async def test_a_call_that_cannot_succeed_says_why() -> None:
     a, b, stranger = Member("a"), Member("b"), Member("s", secret=b"quite another secret")
     async with started(a, b, stranger), FaultProxy(b.address) as line:
         with pytest.raises(Unreachable, match=r"cannot be reached: Connection refused"):
-            await a.links.call((HOST, 1), {}, 5)
+            await a.links.call((HOST, 1), {}, LONG)
         with pytest.raises(Refused, match="this is b, not c"):
-            await a.links.call(b.address, {}, 5, name="c")
+            await a.links.call(b.address, {}, LONG, name="c")
         with pytest.raises(HandshakeFailed, match="same cookie"):
-            await stranger.links.call(b.address, {}, 5)
+            await stranger.links.call(b.address, {}, LONG)
         line.blackhole()
         with pytest.raises(Unreachable, match=r"gave no answer within 0\.3 s"):
             await a.links.call(line.address, {}, 0.3)
@@ -375,10 +377,10 @@ async def test_a_request_that_was_taken_is_carried_out_without_its_visitor() -> 
     b.links = Links(b.links.me, b"one secret for all of them", b.diary)
     async with started(a, b):
         with pytest.raises(Unreachable):
-            await a.links.call(b.address, {"do": "it"}, 0.5)
+            await a.links.call(b.address, {"do": "it"}, 2.0)
         assert b.diary.visits == [{"do": "it"}]
         gate.set()
-        await asyncio.wait_for(done.wait(), 10)
+        await asyncio.wait_for(done.wait(), LONG)
 
 
 @on_uvloop
@@ -392,4 +394,4 @@ async def test_a_visit_longer_than_the_silence_limit_is_no_silence() -> None:
     b.diary.visit = slow  # type: ignore[method-assign]
     b.links = Links(b.links.me, b"one secret for all of them", b.diary)
     async with started(a, b):
-        assert await a.links.call(b.address, {}, 20) == {"late": True}
+        assert await a.links.call(b.address, {}, LONG) == {"late": True}

@@ -107,12 +107,12 @@ async def test_a_frozen_process_is_noticed_by_its_silence_and_returns(here: str,
 
 @on_uvloop
 async def test_a_process_that_was_frozen_for_a_moment_keeps_its_links() -> None:
-    member = Member("a")
+    member = Member("a", terms=Terms(silence=5.0))
     async with started(member), child("b") as other:
         await link(member, other)
-        for _ in range(3):
+        for _ in range(2):
             other.process.send_signal(signal.SIGSTOP)
-            await asyncio.sleep(1.2)
+            await asyncio.sleep(2.0)
             other.process.send_signal(signal.SIGCONT)
             await asyncio.sleep(0.3)
         assert member.diary.events == [("up", "b")]

@@ -39,7 +39,7 @@ async def test_nodes_link_and_visit_inside_tls(authority: trustme.CA) -> None:
         a.links.peers["b"].send(CONTROL, 2, b"meanwhile")
         await eventually(lambda: len(b.diary.frames) == 2)
         assert b.diary.frames == [Frame(CONTROL, 2, b"meanwhile"), Frame(BULK, 1, content)]
-        assert await b.links.call(a.address, {"x": 1}, 10) == {"echo": {"x": 1}}
+        assert await b.links.call(a.address, {"x": 1}, 60) == {"echo": {"x": 1}}
 
 
 @on_both_loops
@@ -47,7 +47,7 @@ async def test_a_certificate_for_another_host_is_not_accepted(authority: trustme
     a, b = Member("a", tls=both_ways(authority)), Member("b", tls=both_ways(authority, "elsewhere.example"))
     async with started(a, b):
         with pytest.raises(Unreachable, match="a certificate that is not accepted"):
-            await a.links.call(b.address, {}, 10)
+            await a.links.call(b.address, {}, 60)
 
 
 @on_both_loops
@@ -66,9 +66,9 @@ async def test_the_secret_without_a_certificate_is_not_enough(authority: trustme
     a, b, plain = Member("a", tls=foreign), Member("b", tls=both_ways(authority)), Member("p")
     async with started(a, b, plain):
         with pytest.raises(LinkError):
-            await a.links.call(b.address, {}, 10)
+            await a.links.call(b.address, {}, 60)
         with pytest.raises(LinkError):
-            await plain.links.call(b.address, {}, 10)
+            await plain.links.call(b.address, {}, 60)
         assert b.diary.visits == []
 
 
@@ -77,13 +77,13 @@ async def test_a_certificate_without_the_secret_is_not_enough(authority: trustme
     a, b = Member("a", tls=both_ways(authority), secret=b"not the secret"), Member("b", tls=both_ways(authority))
     async with started(a, b):
         with pytest.raises(HandshakeFailed, match="same cookie"):
-            await a.links.call(b.address, {}, 10)
+            await a.links.call(b.address, {}, 60)
         assert b.diary.visits == []
 
 
 @on_both_loops
 async def test_strangers_that_never_finish_tls_are_counted_and_dropped(authority: trustme.CA) -> None:
-    a, b = Member("a", tls=both_ways(authority)), Member("b", tls=both_ways(authority), handshake=2.0)
+    a, b = Member("a", tls=both_ways(authority)), Member("b", tls=both_ways(authority), handshake=4.0)
     async with started(a, b):
         strangers = [await asyncio.open_connection(*b.address) for _ in range(300)]
         try:
@@ -91,7 +91,7 @@ async def test_strangers_that_never_finish_tls_are_counted_and_dropped(authority
             introduce(a, b)
             await all_linked(a, b)
             await eventually(lambda: len(b.links._door) == 0)
-            assert await asyncio.wait_for(strangers[-1][0].read(), 10) == b""
+            assert await asyncio.wait_for(strangers[-1][0].read(), 60) == b""
         finally:
             for _, writer in strangers:
                 writer.transport.abort()

@@ -22,7 +22,7 @@ async def decided(first: int, last: int, *proposals: Proposal) -> bool:
     await asyncio.sleep(0)
     for each in proposals:
         patience.settled([each], each.number)
-    return await asyncio.wait_for(waiting, 5)
+    return await asyncio.wait_for(waiting, 60)
 
 
 async def test_all_have_held() -> None:

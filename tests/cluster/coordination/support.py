@@ -26,7 +26,7 @@ from mirrormq.cluster.coordination import (
 )
 
 CHILD = Path(__file__).parent / "child.py"
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 class Child:

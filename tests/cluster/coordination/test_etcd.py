@@ -23,7 +23,7 @@ from mirrormq.cluster.coordination import (
 )
 from mirrormq.cluster.coordination.etcd.store import EtcdCoordination
 
-from .support import Copy, eventually, following, put, put_many
+from .support import PATIENCE, Copy, eventually, following, put, put_many
 
 pytestmark = pytest.mark.live
 
@@ -50,6 +50,7 @@ class Load:
         self.count = 0
         self.unknown = 0
         self.unreachable = 0
+        self._is_over = False
         self._task = asyncio.create_task(self._run())
 
     async def _run(self) -> None:
@@ -57,6 +58,8 @@ class Load:
         while True:
             try:
                 await self._step()
+                if self._is_over:
+                    return
             except OutcomeUnknown:
                 self.unknown += 1
                 await self._look()
@@ -85,15 +88,16 @@ class Load:
     async def grow(self, count: int) -> None:
         """Wait until so many more have succeeded."""
         wanted = self.count + count
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while self.count < wanted:
                 if self._task.done():
                     self._task.result()
                 await asyncio.sleep(0.01)
 
     async def stop(self) -> None:
-        self._task.cancel()
-        await asyncio.wait([self._task])
+        """A step that is under way ends first: given up, it could still happen after the last look."""
+        self._is_over = True
+        await asyncio.wait_for(self._task, PATIENCE)
 
 
 async def under_load(store: Coordination, disturb: Callable[[Load], Awaitable[None]]) -> Load:
@@ -144,7 +148,7 @@ async def test_all_members_are_killed_and_come_back_under_load(store: EtcdCoordi
     async def disturb(load: Load) -> None:
         for number in range(3):
             etcd.kill(number)
-        await asyncio.wait_for(store.reachability.wait_lost(), 10)
+        await asyncio.wait_for(store.reachability.wait_lost(), PATIENCE)
         await asyncio.to_thread(etcd.start)
 
     load = await under_load(store, disturb)
@@ -176,13 +180,13 @@ async def test_without_a_majority_the_store_is_away_and_the_watch_goes_on_later(
         survivor = used_member(store, etcd)
         for number in {0, 1, 2} - {survivor}:
             etcd.kill(number)
-        await asyncio.wait_for(store.reachability.wait_lost(), 15)
+        await asyncio.wait_for(store.reachability.wait_lost(), PATIENCE)
         with pytest.raises(Unreachable):
             await store.read("")
         with pytest.raises((Unreachable, OutcomeUnknown)):
             await put(store, "a")
         await asyncio.to_thread(etcd.start)
-        await asyncio.wait_for(store.reachability.wait_reachable(), 20)
+        await asyncio.wait_for(store.reachability.wait_reachable(), PATIENCE)
         await put(store, "end")
         await copy.until(watch, "end")
 
@@ -192,9 +196,9 @@ async def test_a_client_may_start_while_etcd_is_away(etcd: EtcdCluster) -> None:
         etcd.kill(number)
     store = await open_coordination(etcd.spec, namespace="early")
     watch = store.watch("", 0)
-    await asyncio.wait_for(store.reachability.wait_lost(), 10)
+    await asyncio.wait_for(store.reachability.wait_lost(), PATIENCE)
     await asyncio.to_thread(etcd.start)
-    await asyncio.wait_for(store.reachability.wait_reachable(), 20)
+    await asyncio.wait_for(store.reachability.wait_reachable(), PATIENCE)
     await put(store, "a")
     await following(watch)
     await store.close()
@@ -237,7 +241,7 @@ async def test_a_store_that_was_set_back_is_not_used_further(tmp_path: Path) -> 
         (tmp_path / "first" / "m0").rename(tmp_path / "away")
         await asyncio.to_thread(cluster.start)  # the same name and address: the same cluster id, and empty
         with pytest.raises(StoreDamaged, match="set back"):
-            await asyncio.wait_for(read_again_and_again(store), 20)
+            await asyncio.wait_for(read_again_and_again(store), PATIENCE)
         with pytest.raises(StoreDamaged):
             await following(watch)
         with pytest.raises(StoreDamaged):

@@ -13,7 +13,7 @@ import trustme
 from cluster.etcd import EtcdCluster, etcd_cluster
 from mirrormq.cluster.coordination import Coordination, Refused, Unreachable, open_coordination
 
-from .support import Copy, following, put
+from .support import PATIENCE, Copy, following, put
 
 pytestmark = pytest.mark.live
 
@@ -56,7 +56,7 @@ async def test_a_login_is_used_and_renewed(guarded: EtcdCluster) -> None:
 
 
 async def until_reachable(store: Coordination) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while True:
             try:
                 await store.read("")

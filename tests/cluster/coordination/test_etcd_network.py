@@ -20,7 +20,7 @@ from mirrormq.cluster.coordination.etcd.endpoints import Endpoints
 from mirrormq.cluster.coordination.etcd.http import Http, trust
 from mirrormq.cluster.coordination.etcd.transport import READ, Transport
 
-from .support import Copy, put
+from .support import PATIENCE, Copy, put
 
 
 class Proxy:
@@ -98,7 +98,7 @@ async def test_a_key_that_is_no_text_is_named(etcd: EtcdCluster) -> None:
     with pytest.raises(StoreDamaged, match=r"Zm9yZWlnbi\S+ \(in base64\) was not written by us"):
         await store.read("")
     with pytest.raises(StoreDamaged):
-        await asyncio.wait_for(anext(store.watch("", 0)), 10)
+        await asyncio.wait_for(anext(store.watch("", 0)), PATIENCE)
     await store.close()
 
 

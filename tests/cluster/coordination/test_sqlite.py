@@ -32,7 +32,7 @@ from mirrormq.cluster.coordination.sqlite import FileCoordination
 from mirrormq.cluster.coordination.sqlite.schema import APPLICATION, FORMAT
 from mirrormq.cluster.coordination.sqlite.watching import LARGEST
 
-from .support import Child, Copy, changed, eventually, following, put, put_many, values
+from .support import PATIENCE, Child, Copy, changed, eventually, following, put, put_many, values
 
 SAMPLE = Path(__file__).parent / "sample-v1.db"
 Start = Callable[..., Child]
@@ -168,7 +168,7 @@ async def test_a_full_disk_is_said_and_forgotten_when_there_is_room(store: FileC
         await put(store, "large", "x" * 100_000)
     assert not store.reachability.is_reachable
     database.execute("pragma max_page_count = 1000000")
-    await asyncio.wait_for(store.reachability.wait_reachable(), 10)
+    await asyncio.wait_for(store.reachability.wait_reachable(), PATIENCE)
     assert set((await store.read("")).items) == {"a"}
     await put(store, "large", "x" * 100_000)
 

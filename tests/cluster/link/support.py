@@ -183,7 +183,7 @@ def introduce(*members: Member) -> None:
         member.links.set_peers(addresses)
 
 
-async def eventually(condition: Callable[[], object], what: str = "", within: float = 20.0) -> None:
+async def eventually(condition: Callable[[], object], what: str = "", within: float = 60.0) -> None:
     loop = asyncio.get_running_loop()
     until = loop.time() + within
     while not condition():

@@ -41,7 +41,7 @@ def _repeat(client: socket.socket) -> None:
 
 
 def dial(line: ThreadedFaultProxy) -> socket.socket:
-    return socket.create_connection(line.address, timeout=10)
+    return socket.create_connection(line.address, timeout=60)
 
 
 def hears_nothing(client: socket.socket) -> bool:
@@ -51,7 +51,7 @@ def hears_nothing(client: socket.socket) -> bool:
     except TimeoutError:
         return True
     finally:
-        client.settimeout(10)
+        client.settimeout(60)
 
 
 def is_broken(client: socket.socket) -> bool:

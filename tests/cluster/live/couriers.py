@@ -29,6 +29,7 @@ from mirrormq.wire.methods import (
 
 STEP = 10 ** 12         # numbers of different couriers do not meet
 PAUSE = 0.05
+ROUNDS = 20             # pauses of a taker in which nothing came although the queue has some, until that is a finding
 
 
 class Courier(threading.Thread):
@@ -118,14 +119,16 @@ class Taker(threading.Thread):
 
     def _take(self, client: Client) -> bool:
         """True when there is no more to come; False when the consumer has been cancelled."""
-        tag, redelivered = 0, False
+        tag, redelivered, pauses = 0, False, 0
         while True:
             if not client.has_input(self.idle if self.stopping.is_set() else 0.2):
                 if self.stopping.is_set():
                     answer = client.call(QueueDeclare(self.queue, passive=True), "queue.declare-ok")    # the acks have arrived
                     assert isinstance(answer, QueueDeclareOk)
                     self.left = answer.message_count
-                    return True
+                    pauses += 1
+                    if not self.left or pauses == ROUNDS:
+                        return True
                 continue
             if not client.waiting:
                 client.read()

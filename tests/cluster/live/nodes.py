@@ -90,7 +90,7 @@ class Nodes:
             node.start()
         self.until_whole()
 
-    def until_whole(self, within: float = 20.0) -> None:
+    def until_whole(self, within: float = 60.0) -> None:
         """Every node sees every other."""
         running = {node.name for node in self.nodes if node.process is not None}
         for node in self.nodes:

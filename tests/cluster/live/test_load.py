@@ -52,13 +52,13 @@ def test_nothing_confirmed_is_lost_while_a_link_breaks_and_a_node_dies(tmp_path:
         for courier in couriers:
             courier.stopping.set()
         for courier in couriers:
-            courier.join(60)
+            courier.join(90)
             assert not courier.is_alive(), f"{courier.name} still waits for confirms"
         nodes.until_whole()
         for taker in takers:
             taker.stopping.set()
         for taker in takers:
-            taker.join(60)
+            taker.join(90)
             assert not taker.is_alive(), f"{taker.name} does not end"
         confirmed = check(couriers, takers)
         print(f"{confirmed} confirmed, {sum(courier.refused for courier in couriers)} refused")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pika
 import pytest
 
-from cluster.local import LocalCluster
+from cluster.local import PATIENCE, LocalCluster
 from compat.support import eventually
 
 NAMES = ["rabbit1@localhost", "rabbit2@localhost", "rabbit3@localhost"]
@@ -144,15 +144,21 @@ def test_a_node_that_cannot_start_shows_the_end_of_its_log(tmp_path: Path):
     assert "unknown key 'heartbeet'" in done.err
 
 
+def hear_interrupts() -> None:
+    """As at a terminal, also where the tests themselves run in the background: there interrupts are ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_in_the_foreground_queues_are_mirrored_ends_told_and_an_interrupt_stops_all(tmp_path: Path):
     cluster = LocalCluster(tmp_path, nodes=2)
     words = ["cluster", "up", "--nodes", "2", "--base-port", str(cluster.base_port), "--mirrored",
              "--dir", str(cluster.directory)]
     output = tmp_path / "output"
     with output.open("w") as file:
-        front = subprocess.Popen([sys.executable, "-m", "mirrormq.cli.main", *words], stdout=file, stderr=file, env=cluster._env)
+        front = subprocess.Popen([sys.executable, "-m", "mirrormq.cli.main", *words], stdout=file, stderr=file, env=cluster._env,
+                                 preexec_fn=hear_interrupts)  # noqa: PLW1509 - there are no other threads
     try:
-        eventually(lambda: "Ctrl-C" in output.read_text(), within=60)
+        eventually(lambda: "Ctrl-C" in output.read_text(), within=PATIENCE)
         assert "every queue is mirrored" in output.read_text()
         assert cluster.api(0, "GET", "/api/policies/%2F/ha-all")["definition"]["ha-mode"] == "all"
         cluster.kill("rabbit1@localhost")
@@ -160,7 +166,7 @@ def test_in_the_foreground_queues_are_mirrored_ends_told_and_an_interrupt_stops_
         cluster.restart("rabbit1@localhost")
         eventually(lambda: "rabbit1@localhost has been started again" in output.read_text())
         front.send_signal(signal.SIGINT)
-        assert front.wait(60) == 0
+        assert front.wait(120) == 0
     finally:
         if front.poll() is None:
             front.kill()

@@ -16,6 +16,7 @@ import pytest
 
 from admin.support import Finished, Node, ctl
 from cluster.etcd import EtcdCluster, etcd_cluster
+from cluster.local import PATIENCE
 from compat.support import eventually
 from mirrormq.admin.joining import LINK_PORT
 
@@ -102,7 +103,7 @@ def test_nodes_of_three_machines_become_one_cluster(
         machine.must("start_app")
     names = sorted(machine.node.name for machine in (first, second, third))
     for machine in (first, second, third):
-        eventually(lambda machine=machine: machine.linked() == names, within=20)
+        eventually(lambda machine=machine: machine.linked() == names, within=PATIENCE)
     running_at = {row["name"]: row["running"] for row in first.node.ask("GET", "/api/nodes").body}
     assert running_at == dict.fromkeys(names, True)
     with _connected(third) as at_home, _connected(second) as away:

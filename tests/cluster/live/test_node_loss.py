@@ -10,6 +10,7 @@ import pika
 import pytest
 from pika.exceptions import AMQPError, ChannelClosedByBroker, NackError, UnroutableError
 
+from cluster.local import PATIENCE
 from compat.support import eventually
 
 from .nodes import Node, Nodes, running
@@ -52,14 +53,14 @@ def test_queues_that_end_with_their_node_are_gone_everywhere_and_can_be_declared
     channel.queue_declare("auto-delete", auto_delete=True)
     named = channel.queue_declare("").method.queue
     channel.queue_bind(named, "amq.fanout")
-    assert exists(nodes[0], named)
+    assert eventually(lambda: exists(nodes[0], named))
     nodes[2].kill()
     other = connect(nodes[1])
     anew = other.channel()
     anew.queue_declare("exclusive", exclusive=True)
     anew.queue_declare("auto-delete", auto_delete=True)
     for node in (nodes[0], nodes[1]):
-        eventually(lambda node=node: not exists(node, named), within=15)
+        eventually(lambda node=node: not exists(node, named), within=PATIENCE)
     bindings = nodes[0].api("GET", "/api/exchanges/%2F/amq.fanout/bindings/source")
     assert [binding for binding in bindings if binding["destination"] == named] == []
     nodes[2].start()
@@ -79,12 +80,11 @@ def test_a_durable_queue_of_a_killed_node_is_down_until_the_node_is_back_with_it
     tag = consumer.basic_consume("kept", lambda _channel, _method, _properties, body: delivered.append(body))
     eventually(lambda: consumer.connection.process_data_events(0) or delivered == [b"one"])
     nodes[2].kill()
-    eventually(lambda: consumer.connection.process_data_events(0) or cancelled == [tag], within=15)
+    eventually(lambda: consumer.connection.process_data_events(0) or cancelled == [tag], within=PATIENCE)
     connection = connect(nodes[1])
-    with pytest.raises(ChannelClosedByBroker) as refusal:
-        connection.channel().queue_declare("kept", durable=True)
-    assert refusal.value.reply_code == 404
-    assert "home node 'rabbit3@localhost' of durable queue 'kept'" in refusal.value.reply_text
+    refusal = eventually(lambda: refused(connection), within=PATIENCE)
+    assert refusal.reply_code == 404
+    assert "home node 'rabbit3@localhost' of durable queue 'kept'" in refusal.reply_text
     publisher = connection.channel()
     publisher.confirm_delivery()
     with pytest.raises(NackError):
@@ -93,6 +93,17 @@ def test_a_durable_queue_of_a_killed_node_is_down_until_the_node_is_back_with_it
     nodes.until_whole()
     method, _, body = eventually(lambda: taken(nodes[1]))
     assert (body, method.redelivered) == (b"one", True)
+
+
+def refused(connection: pika.BlockingConnection) -> ChannelClosedByBroker | None:
+    """What this node says to a declare of the queue, once it knows that the queue is down."""
+    channel = connection.channel()
+    try:
+        channel.queue_declare("kept", durable=True)
+    except ChannelClosedByBroker as refusal:
+        return refusal
+    channel.close()
+    return None
 
 
 def taken(node: Node) -> tuple[object, ...] | None:
@@ -116,7 +127,7 @@ def test_a_frozen_node_holds_up_no_one_and_is_back_by_itself(nodes: Nodes) -> No
             home.basic_publish("", "busy", b"%d" % number, PERSISTENT)
         other = connect(nodes[1]).channel()
         other.queue_declare("meanwhile", durable=True)
-        eventually(lambda: nodes[2].name not in nodes[0].sees(), within=15)
+        eventually(lambda: nodes[2].name not in nodes[0].sees(), within=PATIENCE)
     finally:
         nodes[2].thaw()
     nodes.until_whole()
@@ -138,8 +149,8 @@ def test_publishes_to_a_transient_queue_of_a_node_that_lost_its_lease_are_refuse
     with pytest.raises(NackError):
         channel.basic_publish("topics", "k149", b"refused")
     nodes[2].thaw()
-    eventually(lambda: exists(nodes[1], "passing"), within=30)
-    eventually(lambda: _is_routed(nodes[1], "k149"), within=30)
+    eventually(lambda: exists(nodes[1], "passing"), within=PATIENCE)
+    eventually(lambda: _is_routed(nodes[1], "k149"), within=PATIENCE)
 
 
 def _is_routed(node: Node, key: str) -> bool:

@@ -30,7 +30,7 @@ def nodes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 def is_served(node: Node) -> bool:
     try:
-        pika.BlockingConnection(pika.URLParameters(node.url(query="?connection_attempts=1&socket_timeout=2"))).close()
+        pika.BlockingConnection(pika.URLParameters(node.url(query="?connection_attempts=1&socket_timeout=15"))).close()
     except (AMQPError, OSError, socket.gaierror):
         return False
     return True
@@ -44,7 +44,7 @@ def is_closed(connection: pika.BlockingConnection) -> bool:
     return bool(connection.is_closed)
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(300)
 def test_a_minority_serves_nobody_until_it_is_healed_and_nothing_confirmed_is_missing(nodes: Lonely) -> None:
     declare(nodes, CUT, "ha-lonely")
     publish(nodes[CUT], "ha-lonely", b"before")

@@ -9,6 +9,7 @@ from typing import Any
 import pika
 import pytest
 
+from cluster.local import PATIENCE
 from compat.support import eventually, quote, taken
 
 from .nodes import Node, Nodes, running
@@ -77,6 +78,6 @@ def test_a_purge_can_be_undone_when_another_node_leads(nodes: Nodes, channels: l
     nodes[0].stop()
     nodes[0].start()
     nodes.until_whole()
-    eventually(lambda: nodes[1].api("GET", "/api/queues/%2F/ha-moved")["node"] == nodes.names[1], within=20)
+    eventually(lambda: nodes[1].api("GET", "/api/queues/%2F/ha-moved")["node"] == nodes.names[1], within=PATIENCE)
     assert undo(nodes[1], "ha-moved") == len(was)
     assert eventually(lambda: taken(channels[1], "ha-moved")) == was

@@ -23,7 +23,7 @@ STARTING: Final = "starting"
 STOPPED: Final = "stopped"
 APP_STOPPED: Final = "app stopped"
 FROZEN: Final = "frozen"
-ASK_PATIENCE: Final = 2.0
+ASK_PATIENCE: Final = 10.0
 LAST_LINES: Final = 15
 UNWANTED: Final = ("MIRRORMQ_COOKIE", "MIRRORMQ_DIST_PORT", "RABBITMQ_DIST_PORT")
 """Variables that would make all nodes use the same port, or another secret than the cluster's."""
