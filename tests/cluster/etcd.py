@@ -27,7 +27,6 @@ ROOT = Path(__file__).parent.parent.parent
 REQUIRED = os.environ.get("MIRRORMQ_REQUIRE_ALL") == "1"
 READY = 90.0
 ASK = 15.0
-UNSYNCED = "--unsafe-no-fsync"
 
 
 def find_etcd() -> str:
@@ -40,12 +39,6 @@ def find_etcd() -> str:
             pytest.fail("etcd is missing, and all components are required: install Debian's etcd-server")
         pytest.skip("etcd is not installed (Debian's package is etcd-server)")
     return program
-
-
-def quickly(program: str) -> list[str]:
-    """Options that spare a busy disk, where this etcd knows them: tests kill processes, and never the machine."""
-    known = subprocess.run([program, UNSYNCED, "--version"], capture_output=True, check=False).returncode == 0
-    return [UNSYNCED] if known else []
 
 
 class EtcdMember:
@@ -90,7 +83,7 @@ class EtcdMember:
 class EtcdCluster:
     def __init__(self, directory: Path, size: int = 3, *, scheme: str = "http", options: Sequence[str] = ()) -> None:
         self._program = find_etcd()
-        self._options = [*quickly(self._program), *options]
+        self._options = list(options)
         directory.mkdir(parents=True, exist_ok=True)
         self.members = [
             EtcdMember(f"m{number}", directory / f"m{number}", free_port(), free_port(), scheme)
