@@ -126,7 +126,7 @@ def reap(children: Children) -> None:
 
 def watch(plan: Plan, children: Children, say: Say) -> None:
     """Tell what becomes of the nodes, until none is left."""
-    up = {node.name: processes.pid_of(plan, node) for node in plan.nodes}
+    up = {node.name: children[node.name].pid if node.name in children else processes.pid_of(plan, node) for node in plan.nodes}
     while any(up.values()):
         time.sleep(WATCH)
         reap(children)

@@ -88,12 +88,13 @@ def _pid_file(plan: Plan, node: NodePlan) -> Path:
 
 
 def _stat(pid: int) -> list[str]:
-    """What the kernel tells of a process, from its state on; nothing if it is not there, or has ended."""
+    """What the kernel tells of a process, from its state on; nothing if it is not there, or has ended with its last thread: one
+    that waits for the disk may outlive the others, and holds the node's files and ports."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
     except OSError:
         return []
-    return [] if fields[0] in ("Z", "X") else fields
+    return [] if fields[0] in ("Z", "X") and int(fields[17]) <= 1 else fields
 
 
 def _began(pid: int) -> str:

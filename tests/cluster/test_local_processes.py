@@ -1,0 +1,67 @@
+"""The processes of a local cluster, as the kernel tells of them, and what is said of their ends."""
+
+from __future__ import annotations
+
+import json
+import platform
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from compat.support import eventually
+from mirrormq.cli.local import operate, processes
+from mirrormq.cli.local.plan import Plan, Wish, settle
+
+EXIT = {"x86_64": 60, "aarch64": 93}.get(platform.machine(), 0)
+ENDING = f"""
+import ctypes, sys, threading
+threading.Thread(target=sys.stdin.read).start()
+print("ready", flush=True)
+ctypes.CDLL(None).syscall({EXIT}, 0)
+"""
+"""Its first thread has ended, and another one is still busy, as when a process is killed that waits for the disk."""
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Plan:
+    settled = settle(tmp_path / "c", Wish(1, None, [], "", "", ""), (1, 5671), lambda _, __: False)
+    settled.directory.mkdir()
+    return settled
+
+
+def record(plan: Plan, process: subprocess.Popen[bytes]) -> None:
+    began = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[19]
+    (plan.directory / f"{plan.nodes[0].name}.pid").write_text(json.dumps({"pid": process.pid, "began": began}))
+
+
+@pytest.fixture
+def ending(plan: Plan) -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen([sys.executable, "-c", ENDING], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        record(plan, process)
+        eventually(lambda: Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z")
+        yield process
+
+
+@pytest.mark.skipif(not EXIT, reason="how a thread ends is known for two kinds of processors")
+def test_a_process_is_there_until_its_last_thread_has_ended(plan: Plan, ending: subprocess.Popen[bytes]) -> None:
+    assert processes.pid_of(plan, plan.nodes[0]) == ending.pid
+    assert ending.stdin is not None
+    ending.stdin.close()
+    eventually(lambda: processes.pid_of(plan, plan.nodes[0]) is None)
+    assert ending.poll() is not None
+
+
+def test_a_node_that_is_gone_before_anybody_watches_is_told_of(plan: Plan) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        record(plan, process)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        said: list[str] = []
+        operate.watch(plan, {plan.nodes[0].name: process}, said.append)
+    assert ["was ended by signal 9 (SIGKILL)" in sentence for sentence in said] == [True]
