@@ -27,6 +27,7 @@ from mirrormq.wire.methods import (
 from mirrormq.wire.properties import Properties, encode_properties
 from mirrormq.wire.table import Table
 
+IDLE = 0.5      # seconds without a delivery after which a queue is asked whether it is empty
 PERSISTENT = encode_properties(Properties(delivery_mode=2))
 
 
@@ -189,14 +190,15 @@ class Taker(Client):
         elif frame.kind == 3:
             self.got.append((int(frame.payload[:19]), self._redelivered))
 
-    def ready(self, queue: str) -> int:
-        """How many messages wait in the queue; what was on its way here is taken meanwhile."""
+    def has_all(self, queue: str) -> bool:
+        """All that came is acknowledged, and nothing was ready or on its way: on a busy machine a pause tells nothing."""
         self.ack()
+        before = len(self.got)
         self.send(method_frame(1, QueueDeclare(queue, passive=True)))
         for frame in self.frames():
             method = decode_method(frame.payload) if frame.kind == 1 else None
             if isinstance(method, QueueDeclareOk):
-                return method.message_count
+                return method.message_count == 0 and len(self.got) == before
             self._take(frame)
         raise Gone
 
@@ -206,12 +208,12 @@ class Taker(Client):
             self.acked = len(self.got)
 
 
-def drain(port: int, queue: str, idle: float = 1.0) -> list[tuple[int, bool]]:
-    """Everything in the queue, in the order of delivery, acknowledged."""
+def drain(port: int, queue: str) -> list[tuple[int, bool]]:
+    """Everything in the queue, in the order of delivery, acknowledged: number, redelivered."""
     taker = Taker(port, queue, every=200, prefetch=1000)
-    while taker.step(idle) or taker.ready(queue):
-        pass
-    taker.ack()
-    taker.call(QueueDeclare(queue, passive=True), "queue.declare-ok")      # the acks have arrived
-    taker.close()
+    try:
+        while taker.step(IDLE) or not taker.has_all(queue):
+            pass
+    finally:
+        taker.close()
     return taker.got

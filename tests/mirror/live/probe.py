@@ -9,9 +9,8 @@ from itertools import pairwise
 
 from cluster.live.couriers import STEP, Courier
 from cluster.live.nodes import Node, Nodes
-from live.load import Client
+from live.load import Client, drain
 
-from .draining import drain
 from .rings import eventually, leader_of, named, others
 
 Fault = Callable[[Node], None]

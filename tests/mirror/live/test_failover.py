@@ -16,8 +16,8 @@ import pytest
 
 from cluster.etcd import etcd_cluster
 from cluster.live.nodes import Node, Nodes, running
+from live.load import drain
 
-from .draining import drain
 from .probe import Fault, Report, Witness, count, probe
 from .rings import declare, eventually, leader_of, mirror, standing, until_in_sync
 

@@ -15,8 +15,8 @@ from pika.exceptions import AMQPError
 
 from cluster.live.nodes import Node, Nodes
 from compat.support import ApiError
+from live.load import drain
 
-from .draining import drain
 from .rings import channel_at, count, declare, eventually, leader_of, look, mirror, publish, standing, until_in_sync
 
 pytestmark = pytest.mark.timeout(300)

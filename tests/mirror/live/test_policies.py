@@ -15,8 +15,8 @@ from pika.exceptions import ChannelClosedByBroker, NackError
 
 from cluster.live.nodes import Nodes
 from compat.support import ApiError
+from live.load import drain
 
-from .draining import drain
 from .probe import Report, Witness
 from .probe import count as account
 from .rings import channel_at, count, declare, eventually, leader_of, look, members_of, mirror, publish, standing, until_in_sync

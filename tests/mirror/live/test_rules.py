@@ -14,8 +14,8 @@ from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ChannelClosedByBroker, ChannelWrongStateError
 
 from cluster.live.nodes import Nodes, running
+from live.load import drain
 
-from .draining import drain
 from .inbox import Inbox
 from .probe import Report, Witness
 from .probe import count as account

@@ -14,8 +14,8 @@ import pytest
 
 from cluster.live.nodes import Nodes, running
 from compat.support import ApiError, quote
+from live.load import drain
 
-from .draining import drain
 from .probe import Report, Witness
 from .probe import count as account
 from .rings import count, declare, eventually, leader_of, look, mirror, publish, standing, until_in_sync

@@ -13,9 +13,8 @@ import pytest
 
 from cluster.live.nodes import Nodes
 from compat.support import quote
-from live.load import Publisher
+from live.load import Publisher, drain
 
-from .draining import drain
 from .probe import Report, Witness
 from .probe import count as account
 from .rings import count, declare, eventually, leader_of, look, mirror, named, others, publish, standing, until_in_sync
