@@ -32,9 +32,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Protocol, Self
 
-from processes import Failed
+from processes import TICK, Failed, family, seconds_of
 
-TICK = os.sysconf("SC_CLK_TCK")
 ROUNDS = 5
 MOST_ROUNDS = 15
 STRANGERS = 0.1     # of a core: more, and a run is counted as disturbed
@@ -58,27 +57,6 @@ class Run:
     latency: float
     cost: float
     strangers: float
-
-
-def family(root: int) -> set[int]:
-    """A process and all that descend from it."""
-    parents = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
-    found = {root}
-    while more := {pid for pid, parent in parents.items() if parent in found} - found:
-        found |= more
-    return found
-
-
-def seconds_of(pids: Iterable[int]) -> float:
-    """Processor time that they have had, and those of their children that have ended."""
-    ticks = 0
-    for pid in pids:
-        with suppress(OSError):
-            ticks += sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15]))
-    return ticks / TICK
 
 
 def busy_seconds() -> float:

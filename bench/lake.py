@@ -25,13 +25,13 @@ import pika
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from disturbance import Disturbance, family, seconds_of
+from disturbance import Disturbance
 from mirrormq.lake.client import Address
 from mirrormq.lake.engine import session
 from mirrormq.lake.mirror import Mirror
 from mirrormq.lake.sink import Composer, Publishing
 from mirrormq.lake.tables import Place
-from processes import Failed, await_amqp, end, free_port, start
+from processes import Failed, await_amqp, end, family, free_port, seconds_of, start
 
 BATCH = 20_000
 BODY = b"x" * 200
@@ -206,11 +206,3 @@ def timed(source: Any, count: int) -> float:
     began = time.monotonic()
     source.write.format("noop").mode("overwrite").save()
     return count / (time.monotonic() - began)
-
-
-def show(figures: dict[str, Any]) -> str:
-    lines = []
-    for name, value in figures.items():
-        values = value if isinstance(value, list) else [value]
-        lines.append(f"{name:66}" + ", ".join(f"{each:,.0f}" if each >= 100 else f"{each:.2f}" for each in values))
-    return "\n".join(lines)

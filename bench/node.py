@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
-from processes import await_amqp, end, free_port, start
+from processes import await_amqp, end, family, free_port, start
 
 SOURCES = Path(__file__).resolve().parent.parent / "src"
 
@@ -31,6 +33,17 @@ class Node:
         ports = ["--port", str(self.port), "--http-port", str(self.http_port)]
         self._process = start([*self._command, *arguments, *ports], self._environment, self.log)
         await_amqp(self.port, self._process, self.log)
+
+    @property
+    def pids(self) -> set[int]:
+        """Its process and those that it started."""
+        return family(self._process.pid) if self._process is not None else set()
+
+    def kill(self) -> None:
+        """Kill it at once; its data stays."""
+        if self._process is not None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
 
     def stop(self) -> None:
         """Stop it and remove its data."""

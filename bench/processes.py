@@ -8,11 +8,14 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0
 PORTS = (12_000, 22_000)
+TICK = os.sysconf("SC_CLK_TCK")
 
 
 class Failed(Exception):
@@ -89,3 +92,33 @@ def tail(log: Path, lines: int = 5) -> str:
     """The last lines of a log, on one line."""
     text = log.read_text(errors="replace").strip().splitlines()[-lines:]
     return " | ".join(text) or "it said nothing"
+
+
+def family(root: int) -> set[int]:
+    """A process and all that descend from it."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+    found = {root}
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found
+
+
+def seconds_of(pids: Iterable[int]) -> float:
+    """Processor time that they have had, and those of their children that have ended."""
+    ticks = 0
+    for pid in pids:
+        with suppress(OSError):
+            ticks += sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15]))
+    return ticks / TICK
+
+
+def resident_of(pids: Iterable[int], kind: str = "VmRSS") -> float:
+    """MiB that they have in memory; the most that they ever had for `VmHWM`."""
+    kilobytes = 0
+    for pid in pids:
+        with suppress(OSError):
+            kilobytes += int(Path(f"/proc/{pid}/status").read_text().split(f"{kind}:")[1].split()[0])
+    return kilobytes / 1024

@@ -160,3 +160,12 @@ def write(results: Results, folder: Path) -> tuple[Path, Path]:
     text.write_text(markdown(results))
     data.write_text(json.dumps(document(results), indent=1) + "\n")
     return text, data
+
+
+def lines(figures: dict[str, Any]) -> str:
+    """Figures that stand alone, or in lists, one name a line."""
+    found = []
+    for name, value in figures.items():
+        values = value if isinstance(value, list) else [value]
+        found.append(f"{name:70}" + ", ".join(f"{each:,.0f}" if each >= 100 else f"{each:.2f}" for each in values))
+    return "\n".join(found)

@@ -10,10 +10,11 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import click
 from rich.console import Console
@@ -31,6 +32,7 @@ HERE = Path(__file__).resolve().parent
 BUSY = 1.0
 MIRRORED = "persistent-1q-100b,persistent-4q-100b,latency-persistent"
 PIPED_WIDTH = 160
+Measurement = Callable[[Path], Iterator[dict[str, Any]]]
 
 
 class Contender(Protocol):
@@ -60,15 +62,18 @@ class Contender(Protocol):
 @click.option("--mirrormq", "command", metavar="PATH", help="The mirrormq command (default: beside this Python).")
 @click.option("--data", type=click.Path(path_type=Path), default=HERE.parent / ".data", help="Where brokers keep data.")
 @click.option("--lake", "is_lake", is_flag=True, help="Measure what Spark gets out of queues instead.")
-@click.option("--messages", type=click.IntRange(min=20_000), default=1_000_000, show_default=True, help="For --lake.")
+@click.option("--weight", "is_weight", is_flag=True, help="Measure what a backlog, queues and connections cost instead.")
+@click.option("--messages", type=click.IntRange(min=20_000), help="For --lake (1,000,000) and --weight (10,000,000).")
 @click.option("--list", "listing", is_flag=True, help="List the scenarios.")
 def main(
-    *, only: str | None, quick: bool, listing: bool, as_json: bool, mirrored: bool, is_lake: bool, messages: int,
-    **options: object,
+    *, only: str | None, quick: bool, listing: bool, as_json: bool, mirrored: bool, is_lake: bool, is_weight: bool,
+    messages: int | None, command: str | None, **options: Any,
 ) -> None:
     """Measure MirrorMQ beside RabbitMQ; print a table of ratios, and write it to bench/results."""
-    if is_lake:
-        measure_lake(messages // 20 if quick else messages, as_json=as_json, **options)  # type: ignore[arg-type]
+    program = command or str(Path(sys.executable).parent / "mirrormq")
+    if is_lake or is_weight:
+        lake, weight = partial(lake_parts, seconds=options["seconds"]), partial(weight_parts, pure=options["pure"])
+        measure_parts((lake if is_lake else weight)(program, messages, quick=quick), options["data"], as_json=as_json)
         return
     scenarios = chosen(only or (MIRRORED if mirrored else None), quick=quick)
     if listing or not scenarios:
@@ -76,7 +81,7 @@ def main(
             click.echo(f"{scenario.name:24} {scenario.title}")
         sys.exit(0 if listing else "No such scenario; those above exist.")
     try:
-        results = Bench(scenarios, quick=quick, mirrored=mirrored, **options).run()  # type: ignore[arg-type]
+        results = Bench(scenarios, quick=quick, mirrored=mirrored, command=program, **options).run()
     except Failed as error:
         sys.exit(f"bench: {error}")
     text, data = report.write(results, HERE / "results")
@@ -84,22 +89,34 @@ def main(
     click.echo(f"Written to {text} and {data.name}", err=True)
 
 
-def measure_lake(count: int, *, as_json: bool, seconds: float | None, command: str | None, data: Path, **_: object) -> None:
-    """Needs what `mirrormq lake` needs."""
-    import lake
-
-    program = command or str(Path(sys.executable).parent / "mirrormq")
+def measure_parts(measure: Measurement, data: Path, *, as_json: bool) -> None:
+    """What is measured part by part, and shown when it is known. `measure` gets a folder for brokers' data."""
     data.mkdir(parents=True, exist_ok=True)
-    figures: dict[str, object] = {}
+    figures: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="bench-", dir=data) as folder:
         try:
-            for part in lake.measure(program, Path(folder), count, seconds or 8.0):
+            for part in measure(Path(folder)):
                 figures |= part
-                click.echo(lake.show(part), err=as_json)
+                click.echo(report.lines(part), err=as_json)
         except Failed as error:
             sys.exit(f"bench: {error}")
     if as_json:
         click.echo(json.dumps(figures))
+
+
+def lake_parts(command: str, messages: int | None, *, seconds: float | None, quick: bool) -> Measurement:
+    """Needs what `mirrormq lake` needs."""
+    import lake
+
+    count = messages or 1_000_000
+    return lambda folder: lake.measure(command, folder, count // 20 if quick else count, seconds or 8.0)
+
+
+def weight_parts(command: str, messages: int | None, *, pure: bool, quick: bool) -> Measurement:
+    """Needs pika."""
+    import weight
+
+    return lambda folder: weight.measure(command, folder, messages or (100_000 if quick else 10_000_000), pure=pure)
 
 
 class Bench:
@@ -117,14 +134,14 @@ class Bench:
         tool: str | None,
         no_rabbitmq: bool,
         no_management: bool,
-        command: str | None,
+        command: str,
         data: Path,
     ) -> None:
         self.scenarios = scenarios
         self.runs = runs or (1 if quick else 3)
         self.seconds = seconds or (2.0 if quick else 8.0)
         self.warmup = min(2.0, self.seconds / 4)
-        self.command = command or str(Path(sys.executable).parent / "mirrormq")
+        self.command = command
         self.generator: Generator = Amqpload(tool) if tool else Perf([self.command])
         self.data = data
         self.pure = pure

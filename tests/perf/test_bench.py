@@ -85,3 +85,9 @@ def test_both_generators_are_given_the_same_load(module: Any) -> None:
         assert ours[ours.index(mine) + 1] == others[len(others) - 1 - others[::-1].index(theirs) + 1]
     assert ours[-2:] == ["-f", "persistent"]
     assert not generators.Amqpload("amqpload").supports(scenarios["topic-10q"])
+
+
+def test_figures_that_stand_alone_are_shown_a_line_each(module: Any) -> None:
+    shown = module("report").lines({"rows a second": [1200.4, 99.5], "MiB": 7}).splitlines()
+    assert [line.split("  ")[0] for line in shown] == ["rows a second", "MiB"]
+    assert [line.split("  ")[-1].strip() for line in shown] == ["1,200, 99.50", "7.00"]
