@@ -1,10 +1,15 @@
-"""Three nodes that are one broker, with queues mirrored on all of them: ours, and RabbitMQ's. Clients use the first node."""
+"""Three nodes that are one broker: ours, and RabbitMQ's.
+
+Queues are mirrored on all nodes, and clients use the first. Or they are not, and clients use a node that does not hold the queue.
+"""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
 from pathlib import Path
+
+import pika
 
 from processes import Failed, free_port, is_free
 from rabbitmq import RabbitMQ
@@ -17,17 +22,19 @@ POLICY = '{"ha-mode":"all","ha-sync-mode":"automatic"}'
 class OurCluster:
     kind = ""
 
-    def __init__(self, command: str, folder: Path) -> None:
+    def __init__(self, command: str, folder: Path, *, mirrored: bool) -> None:
         self.folder = folder
-        self.port = 0
+        base = free_base_port()
+        self.ports = [base + number for number in range(1, NODES + 1)]
+        self.port = self.ports[0]
         self._command = command
+        self._mirrored = ["--mirrored"] if mirrored else []
 
     def start(self) -> None:
         """Start it and wait until all nodes serve."""
-        base = free_base_port()
-        self.port = base + 1
         names = ",".join(f"bench{number}@localhost" for number in range(1, NODES + 1))
-        self._cluster("up", "--nodes", str(NODES), "--names", names, "--base-port", str(base), "--mirrored", "--detach")
+        self._cluster("up", "--nodes", str(NODES), "--names", names, "--base-port", str(self.port - 1),
+                      *self._mirrored, "--detach")
 
     def stop(self) -> None:
         """Stop it and remove its data."""
@@ -50,20 +57,23 @@ class OurCluster:
 class RabbitCluster:
     kind = ""
 
-    def __init__(self, script: Path, folder: Path, *, management: bool) -> None:
+    def __init__(self, script: Path, folder: Path, *, management: bool, mirrored: bool) -> None:
         first = RabbitMQ(script, folder / "1", management=management)
         others = [RabbitMQ(script, folder / str(number), management=management, first=first) for number in range(2, NODES + 1)]
         self._nodes = [first, *others]
+        self._mirrored = mirrored
+        self.ports = [node.port for node in self._nodes]
         self.port = first.port
 
     def start(self) -> None:
-        """Start the nodes, join them, and mirror every queue that is not a quorum queue."""
+        """Start the nodes, join them, and mirror every queue that is not a quorum queue, if that is wanted."""
         for node in self._nodes:
             node.start()
         for node in self._nodes[1:]:
             for words in (("stop_app",), ("join_cluster", self._nodes[0].name), ("start_app",)):
                 node.control(*words)
-        self._nodes[0].control("set_policy", "ha-all", ".*", POLICY, "--apply-to", "queues")
+        if self._mirrored:
+            self._nodes[0].control("set_policy", "ha-all", ".*", POLICY, "--apply-to", "queues")
         self._nodes[0].control("await_online_nodes", str(NODES))
 
     def stop(self) -> None:
@@ -94,6 +104,34 @@ class Quorum:
     def version(self) -> str:
         """The cluster's."""
         return self._cluster.version()
+
+
+class Forwarded:
+    """A cluster whose queues live on its first node, while clients use the second."""
+
+    kind = "classic"
+
+    def __init__(self, cluster: OurCluster | RabbitCluster) -> None:
+        self._cluster = cluster
+        self._home, self.port = cluster.ports[:2]
+
+    def start(self) -> None:
+        """All its nodes."""
+        self._cluster.start()
+
+    def stop(self) -> None:
+        """All its nodes."""
+        self._cluster.stop()
+
+    def version(self) -> str:
+        """The cluster's."""
+        return self._cluster.version()
+
+    def declare(self, queue: str) -> None:
+        """Before a client does: it lives where it is declared first."""
+        login = pika.PlainCredentials("guest", "guest")
+        with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", self._home, "/", login)) as connection:
+            connection.channel().queue_declare(queue, durable=True, arguments={"x-queue-type": self.kind})
 
 
 def free_base_port() -> int:

@@ -31,6 +31,7 @@ from scenarios import Scenario, chosen
 HERE = Path(__file__).resolve().parent
 BUSY = 1.0
 MIRRORED = "persistent-1q-100b,persistent-4q-100b,latency-persistent"
+FORWARDED = "persistent-1q-100b"
 PIPED_WIDTH = 160
 Measurement = Callable[[Path], Iterator[dict[str, Any]]]
 
@@ -54,6 +55,7 @@ class Contender(Protocol):
 @click.option("--seconds", type=click.FloatRange(min=1), help="Seconds of each run (8; 2 with --quick).")
 @click.option("--quick", is_flag=True, help="Short runs and a small backlog: does it work, and roughly how fast?")
 @click.option("--mirrored", is_flag=True, help="Three nodes, queues mirrored on all; beside RabbitMQ's, and its quorum queues.")
+@click.option("--forwarded", is_flag=True, help="Three nodes, clients on one that does not hold the queue; beside RabbitMQ's.")
 @click.option("--pure", is_flag=True, help="Measure our node uncompiled, too.")
 @click.option("--json", "as_json", is_flag=True, help="Print the JSON report instead of the table.")
 @click.option("--tool", metavar="PATH", help="Another load generator, one that takes amqpload's options.")
@@ -66,8 +68,8 @@ class Contender(Protocol):
 @click.option("--messages", type=click.IntRange(min=20_000), help="For --lake (1,000,000) and --weight (10,000,000).")
 @click.option("--list", "listing", is_flag=True, help="List the scenarios.")
 def main(
-    *, only: str | None, quick: bool, listing: bool, as_json: bool, mirrored: bool, is_lake: bool, is_weight: bool,
-    messages: int | None, command: str | None, **options: Any,
+    *, only: str | None, quick: bool, listing: bool, as_json: bool, mirrored: bool, forwarded: bool, is_lake: bool,
+    is_weight: bool, messages: int | None, command: str | None, **options: Any,
 ) -> None:
     """Measure MirrorMQ beside RabbitMQ; print a table of ratios, and write it to bench/results."""
     program = command or str(Path(sys.executable).parent / "mirrormq")
@@ -75,13 +77,13 @@ def main(
         lake, weight = partial(lake_parts, seconds=options["seconds"]), partial(weight_parts, pure=options["pure"])
         measure_parts((lake if is_lake else weight)(program, messages, quick=quick), options["data"], as_json=as_json)
         return
-    scenarios = chosen(only or (MIRRORED if mirrored else None), quick=quick)
+    scenarios = chosen(FORWARDED if forwarded else only or (MIRRORED if mirrored else None), quick=quick)
     if listing or not scenarios:
         for scenario in scenarios or chosen(None, quick=quick):
             click.echo(f"{scenario.name:24} {scenario.title}")
         sys.exit(0 if listing else "No such scenario; those above exist.")
     try:
-        results = Bench(scenarios, quick=quick, mirrored=mirrored, command=program, **options).run()
+        results = Bench(scenarios, quick=quick, mirrored=mirrored, forwarded=forwarded, command=program, **options).run()
     except Failed as error:
         sys.exit(f"bench: {error}")
     text, data = report.write(results, HERE / "results")
@@ -130,6 +132,7 @@ class Bench:
         seconds: float | None,
         quick: bool,
         mirrored: bool,
+        forwarded: bool,
         pure: bool,
         tool: str | None,
         no_rabbitmq: bool,
@@ -146,6 +149,7 @@ class Bench:
         self.data = data
         self.pure = pure
         self.mirrored = mirrored
+        self.forwarded = forwarded
         self.rabbitmq = None if no_rabbitmq else rabbitmq.find()
         self.management = not no_management
 
@@ -166,7 +170,7 @@ class Bench:
         return results
 
     def _started(self, folder: Path, stack: ExitStack) -> dict[str, Contender]:
-        contenders = self._clusters(folder) if self.mirrored else self._nodes(folder)
+        contenders = self._clusters(folder) if self.mirrored or self.forwarded else self._nodes(folder)
         for name, contender in contenders.items():
             tell(f"Starting {name} …")
             stack.callback(contender.stop)
@@ -177,12 +181,14 @@ class Bench:
         return contenders
 
     def _clusters(self, folder: Path) -> dict[str, Contender]:
+        ours = clusters.OurCluster(self.command, folder / "mirrormq", mirrored=self.mirrored)
         contenders: dict[str, Contender] = {}
         if self.rabbitmq is not None:
-            theirs = clusters.RabbitCluster(self.rabbitmq, folder / "rabbitmq", management=self.management)
-            contenders |= {"rabbitmq": theirs, "quorum": clusters.Quorum(theirs)}
-        contenders["mirrormq"] = clusters.OurCluster(self.command, folder / "mirrormq")
-        return contenders
+            script, management = self.rabbitmq, self.management
+            theirs = clusters.RabbitCluster(script, folder / "rabbitmq", management=management, mirrored=self.mirrored)
+            contenders |= {"rabbitmq": theirs, "quorum": clusters.Quorum(theirs)} if self.mirrored else \
+                {"rabbitmq": clusters.Forwarded(theirs)}
+        return contenders | {"mirrormq": ours if self.mirrored else clusters.Forwarded(ours)}
 
     def _nodes(self, folder: Path) -> dict[str, Contender]:
         contenders: dict[str, Contender] = {}
@@ -207,6 +213,8 @@ class Bench:
         for number in range(1, self.runs + 1):
             for name, contender in contenders.items():
                 queue = f"bench-{scenario.name}-{name}-{number}"
+                if isinstance(contender, clusters.Forwarded):
+                    contender.declare(queue)
                 os.sync()       # or this run waits for what the one before, of another broker, has left to be written
                 try:
                     figures = self.generator.run(scenario, contender.port, queue, self.seconds, self.warmup, contender.kind)
