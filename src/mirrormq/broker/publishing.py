@@ -26,7 +26,7 @@ from mirrormq.broker.vhost import VirtualHost
 from mirrormq.wire.errors import AccessRefused, NotImplementedFault, PreconditionFailed
 from mirrormq.wire.methods import BasicPublish, BasicReturn, Method
 from mirrormq.wire.properties import decode_properties, replace_headers
-from mirrormq.wire.table import encode_value, join_fields, split_fields, type_name
+from mirrormq.wire.table import join_fields, split_fields, type_name
 
 if TYPE_CHECKING:
     from mirrormq.broker.broker import Broker
@@ -213,9 +213,3 @@ def _post(broker: Broker, target: Queue, letter: Message) -> None:
         target.publish(letter, None)
     finally:
         broker.letter_depth -= 1
-
-
-def set_header(properties: bytes, headers_at: int, name: str, value: str) -> bytes:
-    fields = split_fields(properties, headers_at) if headers_at >= 0 else []
-    kept = [field for field in fields if field[0] != name]
-    return replace_headers(properties, 0, join_fields([*kept, (name, encode_value(value))]))
