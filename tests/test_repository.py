@@ -118,6 +118,18 @@ def test_every_link_of_a_document_leads_somewhere(document: Path) -> None:
             assert (document.parent / target).exists(), target
 
 
+def anchors(document: Path) -> set[str]:
+    """Its headings as links name them: small letters, no punctuation, hyphens for spaces."""
+    headings = re.findall(r"^#+ (.*)$", text_of(document), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_every_anchor_in_a_link_of_a_document_is_a_heading(document: Path) -> None:
+    for target, anchor in re.findall(r"\]\(([^)#\s:]*\.md)?#([^)]+)\)", text_of(document)):
+        assert anchor in anchors(document.parent / target if target else document), f"{target}#{anchor}"
+
+
 def test_the_version_is_that_of_the_changelog() -> None:
     assert f"## {mirrormq.__version__} " in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 

@@ -114,10 +114,6 @@ class EtcdCluster:
         for member in self.members:
             member.wait_ended()
 
-    def stop_member(self, number: int) -> None:
-        """Cleanly."""
-        self.members[number].end(signal.SIGTERM)
-
     def kill(self, number: int) -> None:
         self.members[number].end(signal.SIGKILL)
 

@@ -46,6 +46,16 @@ def vhost(broker: Broker, request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 @pytest.fixture
+def user(broker: Broker, vhost: str) -> Iterator[str]:
+    """A user with no permission for anything in the vhost but to enter."""
+    name = unique("user")
+    broker.add_user(name)
+    broker.grant(vhost, name, "", "", "")
+    yield name
+    broker.delete_user(name)
+
+
+@pytest.fixture
 def connect(broker: Broker, vhost: str) -> Iterator[Connect]:
     """connect(vhost=..., user=..., password=..., any pika parameter=...) opens one more BlockingConnection."""
     opened: list[Any] = []

@@ -40,7 +40,6 @@ PATIENT = {"socket_timeout": PATIENCE, "stack_timeout": PATIENCE}
 START_DEADLINE = 90.0
 STOP_DEADLINE = 90.0
 
-external_only = pytest.mark.skipif(not EXTERNAL_URL, reason="only on an external broker")
 own_server_only = pytest.mark.skipif(bool(EXTERNAL_URL), reason="only on a server process of our own")
 
 

@@ -1,4 +1,4 @@
-"""Row A1 with B6: a connection that publishes under an alarm is blocked, and told so if it understands it.
+"""A connection that publishes under an alarm is blocked, and told so if it understands it.
 
 The alarm comes from a disk limit that no disk satisfies, so a server of our own is started with it.
 """

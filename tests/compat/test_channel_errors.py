@@ -1,4 +1,4 @@
-"""Row A2: what goes wrong on a channel, with RabbitMQ's code, text and the ids of the failed method.
+"""What goes wrong on a channel, with RabbitMQ's code, text and the ids of the failed method.
 
 A soft error closes the channel, a hard one the connection. A closing channel ignores everything but its close-ok.
 """

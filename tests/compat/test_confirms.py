@@ -1,4 +1,4 @@
-"""Row A6: publisher confirms. Every publish after confirm.select is acked or nacked exactly once, by number."""
+"""Publisher confirms. Every publish after confirm.select is acked or nacked exactly once, by number."""
 
 from __future__ import annotations
 

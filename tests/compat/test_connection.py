@@ -1,4 +1,4 @@
-"""Row A1: the handshake, logging in, tuning, heartbeats and closing, as RabbitMQ does them."""
+"""The handshake, logging in, tuning, heartbeats and closing, as RabbitMQ does them."""
 
 from __future__ import annotations
 

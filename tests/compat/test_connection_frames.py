@@ -1,4 +1,4 @@
-"""Row A1: frames that no proper client sends. Each ends the connection with RabbitMQ's code and text.
+"""Frames that no proper client sends. Each ends the connection with RabbitMQ's code and text.
 
 Where RabbitMQ itself crashes or hangs, any orderly end is accepted.
 """

@@ -1,4 +1,4 @@
-"""Row A2: a queue that is declared again must be declared the same; the 406 says what differs, and how."""
+"""A queue that is declared again must be declared the same; the 406 says what differs, and how."""
 
 from __future__ import annotations
 

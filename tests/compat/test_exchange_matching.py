@@ -1,4 +1,4 @@
-"""Row A3: what the patterns of topic exchanges and the arguments of headers exchanges match."""
+"""What the patterns of topic exchanges and the arguments of headers exchanges match."""
 
 from __future__ import annotations
 

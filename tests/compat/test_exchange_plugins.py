@@ -1,4 +1,4 @@
-"""Row A3: the exchange types that come with RabbitMQ's plugins.
+"""The exchange types that come with RabbitMQ's plugins.
 
 x-consistent-hash spreads by weight and keeps a key on its queue; x-modulus-hash spreads evenly, and with a sharding
 policy makes its queues itself; x-delayed-message holds messages back (a community plugin: only on our own server).

@@ -1,4 +1,4 @@
-"""Row A3: exchanges, bindings between them, alternates, and how they come and go.
+"""Exchanges, bindings between them, alternates, and how they come and go.
 
 How topic and headers exchanges match is in test_exchange_matching, the plugin types are in test_exchange_plugins.
 """

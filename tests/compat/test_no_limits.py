@@ -1,4 +1,4 @@
-"""Rows A1 and A2: `frame_max = 0` and `channel_max = 0` mean that the server has no limit, as in RabbitMQ."""
+"""`frame_max = 0` and `channel_max = 0` mean that the server has no limit, as in RabbitMQ."""
 
 from __future__ import annotations
 

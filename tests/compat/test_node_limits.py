@@ -1,4 +1,4 @@
-"""Row A2: what the configuration limits for the whole node or cluster, refused in RabbitMQ's words."""
+"""What the configuration limits for the whole node or cluster, refused in RabbitMQ's words."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Row A8: what a user may do: permissions on every operation, and topic permissions.
+"""What a user may do: permissions on every operation, and topic permissions.
 
 Newer servers say which permission was missing ("write access to …"); 3.10 does not. The tests follow the version.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pika
@@ -32,16 +32,6 @@ class Refusal(NamedTuple):
     def __call__(self, permission: str, resource: str) -> str:
         word = f"{permission} " if self.names_permission else ""
         return f"ACCESS_REFUSED - {word}access to {resource} in vhost '{self.vhost}' refused for user '{self.user}'"
-
-
-@pytest.fixture
-def user(broker: Broker, vhost: str) -> Iterator[str]:
-    """A user with no permission for anything in the vhost but to enter."""
-    name = unique("user")
-    broker.add_user(name)
-    broker.grant(vhost, name, "", "", "")
-    yield name
-    broker.delete_user(name)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Row A5, the publisher's side: returns, CC and BCC, validated properties, and content that arrives as it was sent."""
+"""The publisher's side: returns, CC and BCC, validated properties, and content that arrives as it was sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Row A7: tx.select, commit and rollback. Publishes and settlements of a channel happen at commit, or not at all."""
+"""tx.select, commit and rollback. Publishes and settlements of a channel happen at commit, or not at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Row A8: users and their passwords, limits of vhosts and users, and guest only from loopback."""
+"""Users and their passwords, limits of vhosts and users, and guest only from loopback."""
 
 from __future__ import annotations
 
@@ -23,16 +23,6 @@ Queue = spec.Queue
 LOGIN_REFUSED = (
     "ACCESS_REFUSED - Login was refused using authentication mechanism PLAIN. For details see the broker logfile."
 )
-
-
-@pytest.fixture
-def user(broker: Broker, vhost: str) -> Iterator[str]:
-    """A user with no permission for anything in the vhost but to enter."""
-    name = unique("user")
-    broker.add_user(name)
-    broker.grant(vhost, name, "", "", "")
-    yield name
-    broker.delete_user(name)
 
 
 def opening(raw_connect: RawConnect, user: str, vhost: str, password: str = "secret") -> RawClient:

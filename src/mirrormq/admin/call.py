@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from math import isfinite
-from typing import Any, Final
+from typing import Any
 
 from mirrormq.admin.access import Gate, Principal
 from mirrormq.admin.ages import Ages
@@ -22,7 +22,6 @@ from mirrormq.broker.vhost import VirtualHost
 from mirrormq.node.runtime import Runtime
 
 Json = dict[str, Any]
-EMPTY: Final = b""
 
 
 class Answer:

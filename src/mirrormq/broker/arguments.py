@@ -209,10 +209,6 @@ def _boolean_fault(value: Value) -> str:
     return _type_fault(value, "bool")
 
 
-def _string_fault(value: Value) -> str:
-    return _type_fault(value, "longstr")
-
-
 def _routing_key_fault(value: Value) -> str:
     """A routing key is a short string on the wire."""
     fault = _type_fault(value, "longstr")

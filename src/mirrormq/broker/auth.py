@@ -18,7 +18,6 @@ from mirrormq.broker.passwords import SHA256, check_password
 from mirrormq.broker.policy import compile_pattern
 from mirrormq.wire.errors import AccessRefused, NotAllowed
 
-OPERATIONS: Final = ("configure", "write", "read")
 _KEPT_ANSWERS: Final = 16_384
 _NO_ONE: Final = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 

@@ -174,7 +174,7 @@ class Delays:
         from mirrormq.broker import publishing
         vhost = self.broker.vhosts.get(queue.vhost)
         if vhost is not None and vhost.exchanges.get(queue.exchange.name) is queue.exchange:
-            publishing.publish_delayed(self.broker, vhost, queue.exchange, marked_as_delayed(self.broker, message), letter)
+            publishing.publish_delayed(vhost, queue.exchange, marked_as_delayed(self.broker, message), letter)
 
     def forget(self, vhost: VirtualHost, exchange: Exchange) -> None:
         queue = self.queues.pop(exchange, None)

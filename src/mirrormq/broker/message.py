@@ -14,7 +14,6 @@ from mirrormq.wire.table import Value, decode_table
 
 NEVER: Final = (1 << 62)
 HEADER_AT: Final = 7            # the payload of the content header inside `content`
-BODY_SIZE_AT: Final = 11
 PROPERTIES_AT: Final = 19
 CACHE_LIMIT: Final = 4096
 CACHED_SIZE: Final = 1024       # a larger property list is hardly sent twice, and thousands of them are much memory

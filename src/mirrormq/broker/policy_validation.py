@@ -42,10 +42,6 @@ def _is_routing_key(value: object) -> bool:
     return isinstance(value, str) and len(value.encode("utf-8", "surrogatepass")) <= 255
 
 
-def _is_boolean(value: object) -> bool:
-    return isinstance(value, bool)
-
-
 def _is_mode(value: object) -> bool:
     return value in ("default", "lazy")
 

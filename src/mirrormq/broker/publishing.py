@@ -26,7 +26,7 @@ from mirrormq.broker.vhost import VirtualHost
 from mirrormq.wire.errors import AccessRefused, NotImplementedFault, PreconditionFailed
 from mirrormq.wire.methods import BasicPublish, BasicReturn, Method
 from mirrormq.wire.properties import decode_properties, replace_headers
-from mirrormq.wire.table import encode_value, join_fields, split_fields, type_name
+from mirrormq.wire.table import join_fields, split_fields, type_name
 
 if TYPE_CHECKING:
     from mirrormq.broker.broker import Broker
@@ -85,7 +85,7 @@ def _send_on(channel: Channel, way: Route, message: Message, keys: list[str], ba
     if way.routing_key.startswith(DIRECT_REPLY) and way.exchange.name == "":
         _reply(channel, way, message)
         return
-    queues = find_queues(vhost, way.exchange, envelope_of(way.exchange, message, keys))
+    queues = find_queues(vhost, way.exchange, envelope_of(message, keys))
     if broker.tracer is not None and vhost.tracing:
         broker.tracer.published(channel, vhost, message, keys, queues)
     way.exchange.published_in += 1
@@ -99,8 +99,7 @@ def _send_on(channel: Channel, way: Route, message: Message, keys: list[str], ba
                     message, barrier)
 
 
-def envelope_of(exchange: Exchange, message: Message, keys: list[str]) -> Envelope:
-    """Headers and properties are decoded only for exchanges that look at them."""
+def envelope_of(message: Message, keys: list[str]) -> Envelope:
     properties = decode_properties(message.info.properties, 0)
     when = properties.timestamp
     return Envelope(keys, properties.headers, message_id=properties.message_id, correlation_id=properties.correlation_id,
@@ -167,11 +166,11 @@ def return_message(channel: Channel, message: Message, code: int, text: str) -> 
     channel.put_content(message.content)
 
 
-def publish_delayed(broker: Broker, vhost: VirtualHost, exchange: Exchange, message: Message, letter: LetterBarrier) -> None:
+def publish_delayed(vhost: VirtualHost, exchange: Exchange, message: Message, letter: LetterBarrier) -> None:
     """Route a message whose delay is over."""
     copies = (copies_of(message.info, "CC") or []) if message.info.copies else []
     keys = [message.routing_key(), *copies]
-    for queue in find_queues(vhost, exchange, envelope_of(exchange, message, keys)):
+    for queue in find_queues(vhost, exchange, envelope_of(message, keys)):
         queue.publish(message.copy(), letter if queue.is_away else None)
 
 
@@ -193,7 +192,7 @@ def dead_letter(broker: Broker, queue: Queue, message: Message, reason: str, rea
     letter = Message(with_properties(message, properties), address_of(exchange.name, keys[0]), info, message.size)
     deaths = deaths_of(info) or []
     barrier = LetterBarrier(queue, message, reason_code)
-    for target in find_queues(vhost, exchange, envelope_of(exchange, letter, keys)):
+    for target in find_queues(vhost, exchange, envelope_of(letter, keys)):
         if not makes_cycle(deaths, target.name):
             if isinstance(target, AwayQueue):
                 target.post(letter.copy(), barrier)
@@ -213,9 +212,3 @@ def _post(broker: Broker, target: Queue, letter: Message) -> None:
         target.publish(letter, None)
     finally:
         broker.letter_depth -= 1
-
-
-def set_header(properties: bytes, headers_at: int, name: str, value: str) -> bytes:
-    fields = split_fields(properties, headers_at) if headers_at >= 0 else []
-    kept = [field for field in fields if field[0] != name]
-    return replace_headers(properties, 0, join_fields([*kept, (name, encode_value(value))]))

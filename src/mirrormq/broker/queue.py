@@ -55,7 +55,6 @@ class Queue(QueueLog):
         self.is_going: bool = False             # its end is proposed, and will be until the store has it
         self.keeps_record: bool = durable and owner is None
         self.damage: str = ""
-        self.had_consumer: bool = False
         self.last_used: i64 = broker.now
         self.wake_at: i64 = NEVER
         self.policy: str = ""
@@ -327,7 +326,6 @@ class Queue(QueueLog):
     def add_consumer(self, consumer: Consumer) -> None:
         self.turns.add(consumer)
         self.is_consumed = True
-        self.had_consumer = True
         if consumer.exclusive or (self.settings.single_active_consumer and self.holder is None):
             self.holder = consumer
         self.activate()

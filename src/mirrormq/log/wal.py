@@ -112,7 +112,7 @@ class Wal:
             size += len(item.chunk)
         previous = self.files[-1] if self.files else None
         if previous is None or roll or self._is_full(previous, size + 16 * len(items)):
-            return self._in_new_file(items, position, size, sync, previous)
+            return self._in_new_file(items, position, size, previous)
         batch = Batch(items, previous, previous.end, position, sync)
         _lay_out(batch, size)
         return batch
@@ -125,9 +125,8 @@ class Wal:
             return True
         return file.capacity == 0 and len(self.spares) > 0 and file.end > self.file_bytes // 16
 
-    def _in_new_file(
-        self, items: list[Pending], position: int, size: int, sync: bool, previous: WalFile | None
-    ) -> Batch:
+    def _in_new_file(self, items: list[Pending], position: int, size: int, previous: WalFile | None) -> Batch:
+        """Such a batch is always synced."""
         sequence = previous.sequence + 1 if previous is not None else 1
         file = WalFile(sequence, self.path(sequence), int.from_bytes(os.urandom(8), "little"))
         batch = Batch(items, file, FILE_HEADER_SIZE, position, True)
@@ -218,7 +217,7 @@ class Wal:
         size = 0
         for item in items:
             size += len(item.chunk)
-        return self._in_new_file(items, batch.position, size, True, previous)
+        return self._in_new_file(items, batch.position, size, previous)
 
     def _abandon(self, file: WalFile) -> None:
         if file.fd >= 0:

@@ -218,11 +218,3 @@ def readable_file(value: str) -> Path:
             return file
     except OSError as error:
         raise ValueError(f"a file that this node can read ({error.strerror})") from None
-
-
-def regular_expression(value: str) -> str:
-    try:
-        re.compile(value)
-    except re.error as error:
-        raise ValueError(f"a regular expression ({error})") from None
-    return value

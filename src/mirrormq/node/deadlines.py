@@ -3,8 +3,8 @@
 Where a key of the configuration sets the time, the number here is that key's default. Together they must satisfy:
 
 - A peer is gone only after two heartbeat intervals, and we send at half of one: two of ours may be lost.
-- STOP_CLIENTS < STOP: a peer that never answers `connection.close` must not keep the log from being synced.
-- PROXY_HEADER, TLS_HANDSHAKE < HANDSHAKE: each is a part of it.
+- STOP_CLIENTS < CLOSE_OK: a peer that never answers `connection.close` must not keep a node from stopping.
+- TLS_HANDSHAKE < HANDSHAKE: it is a part of it.
 """
 
 from __future__ import annotations
@@ -16,9 +16,6 @@ HANDSHAKE: Final = 10.0
 
 TLS_HANDSHAKE: Final = 5.0
 """The TLS part of it alone: RabbitMQ's `ssl_handshake_timeout`."""
-
-PROXY_HEADER: Final = 3.0
-"""The balancer sends its header in the first packet; RabbitMQ waits as long."""
 
 HEARTBEAT: Final = 60
 """What the server proposes in `connection.tune`: RabbitMQ's `heartbeat`. Whole seconds, as AMQP has it."""
@@ -32,14 +29,8 @@ CLOSE_OK: Final = 30.0
 LAST_WORDS: Final = 5.0
 """What was written before a socket is closed has this long to leave it: a peer that does not read holds it no longer."""
 
-REFUSED_LOGIN: Final = 3.0
-"""A client that cannot be told why its login failed is dropped this late, against guessing; RabbitMQ waits as long."""
-
-STOP_CLIENTS: Final = 5.0
-"""In a graceful stop clients have this long to answer `connection.close`."""
-
-STOP: Final = 30.0
-"""A graceful stop closes clients and syncs the log; what has not ended by then is cut off."""
+STOP_CLIENTS: Final = 3.0
+"""In a graceful stop clients have this long to answer `connection.close`; who has not is cut off."""
 
 SAMPLE_MEMORY: Final = 2.5
 """Between two looks at resident memory: RabbitMQ's `memory_monitor_interval`."""

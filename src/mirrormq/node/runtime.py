@@ -195,7 +195,7 @@ class Runtime:
             if connection.state == RUNNING:
                 connection.close_with(320, f"CONNECTION_FORCED - {reason}", 0, 0)
         self._turn()
-        await self._until_gone(deadlines.STOP / 10)
+        await self._until_gone(deadlines.STOP_CLIENTS)
         for client in list(self._clients):
             client.abort()
         self.tick()
@@ -314,7 +314,7 @@ class Runtime:
         for connection in list(self.broker.connections):
             beat = connection.heartbeat
             if beat and connection.state == RUNNING:
-                if now - connection.last_sent >= beat * 500:
+                if float(now - connection.last_sent) >= deadlines.heartbeat_due(beat) * 1000:
                     connection.put(b"\x08\x00\x00\x00\x00\x00\x00\xce")
                 if float(now - connection.last_received) - late > deadlines.heartbeat_gone(beat) * 1000 \
                         and not connection.is_blocked and not connection.is_held:
