@@ -118,8 +118,7 @@ class RingOffice:
     async def failovers(self, queue: Queue) -> list[Failover]:
         front = self._front(queue)
         records = [] if front is None else await self._runtime.mirroring.audit.records(front)
-        return [Failover(record["epoch"], record["time_ms"], record["old_leader"], record["new_leader"],
-                         f"{record['cause']}; {record['verdict']}", record["lost"] or 0) for record in records]
+        return [_failover(record) for record in records]
 
     async def quarantine(self, queue: Queue) -> list[QuarantineItem]:
         front = self._front(queue)
@@ -134,6 +133,13 @@ class RingOffice:
             return await self._runtime.quarantine.settle(front, item, requeue=requeue)
         except quarantine_room.NoSuchItem:
             raise NoSuchItem(item) from None
+
+
+def _failover(record: Json) -> Failover:
+    return Failover(
+        record["epoch"], record["time_ms"], record["old_leader"], record["new_leader"], f"{record['cause']}; {record['verdict']}",
+        record["lost"], record["requeued"], record["elect_ms"], record["serve_ms"], record["end"], record["known_stable"],
+        tuple(record["members"]), tuple(record["learners"]))
 
 
 def _learner(node: str, holding: Holding | None) -> Learner:

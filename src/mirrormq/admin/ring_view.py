@@ -58,14 +58,21 @@ class Ring:
 
 @dataclass(frozen=True)
 class Failover:
-    """`sentence` is the audit: what was compared, and what it came to."""
+    """`sentence` is the audit: what was compared, and what it came to. `lost` is None where nobody can know it yet."""
 
     epoch: int
     time_ms: int
     old_leader: str
     new_leader: str
     sentence: str
-    lost: int = 0
+    lost: int | None
+    requeued: int
+    elect_ms: int
+    serve_ms: int
+    end: int
+    known_stable: dict[str, int]
+    members: tuple[str, ...]
+    learners: tuple[str, ...]
 
 
 @dataclass(frozen=True)

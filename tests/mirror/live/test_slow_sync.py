@@ -184,6 +184,7 @@ def test_asynchronous_replication_confirms_alone_and_the_record_of_a_failover_sa
     record = eventually(lambda: failovers(nodes, "loose"))[0]
     assert record["old_leader"] == nodes[2].name
     assert "asynchronous" in record["sentence"]
+    assert record["lost"] is None
     nodes[2].line.heal()
     until_in_sync(nodes, "loose")
     assert count(nodes[2], "loose") == 20

@@ -39,8 +39,8 @@ export function ringTab({ vhost, name, base, refresh }) {
     const signature = JSON.stringify(list);
     if (history.dataset.seen === signature) return;
     history.dataset.seen = signature;
-    set(history, list.length ? list.map((one) => h("li", { class: one.lost ? "bad" : "" }, h("div", null, one.sentence),
-      h("div", { class: "when" }, `${when(one.time_ms)} · epoch ${one.epoch} · ${one.old_leader} → ${one.new_leader}`))) : h("div", { class: "empty" }, "Its leader has never changed."));
+    set(history, list.length ? list.map((one) => h("li", { class: one.lost ? "bad" : one.lost === null ? "warn" : "" }, h("div", null, one.sentence),
+      h("div", { class: "when" }, `${when(one.time_ms)} · epoch ${one.epoch} · ${one.old_leader} → ${one.new_leader} · served after ${one.serve_ms} ms · ${one.requeued} to be delivered again`))) : h("div", { class: "empty" }, "Its leader has never changed."));
   }
 
   const order = (action, words) => async () => { await act(() => post(`${base}/actions`, { action }), words); refresh(); };
