@@ -21,6 +21,8 @@ LEVELS: Final = {
     "critical": logging.CRITICAL, "none": NONE,
 }  # fmt: skip
 """RabbitMQ's; `none` is above everything that is ever said."""
+_BETWEEN: Final = {"notice": "warning", "alert": "none", "emergency": "none"}
+"""Levels that a file may name and nothing is said at: the next one above stands for each."""
 PLAIN: Final = logging.Formatter("%(asctime)s [%(levelname)s] %(message)s")
 
 
@@ -38,6 +40,11 @@ class JsonLines(logging.Formatter):
 
 
 def start_logging(config: NodeConfig) -> None:
+    handlers = handlers_of(config)
+    logging.basicConfig(level=min(handler.level for handler in handlers), handlers=handlers)
+
+
+def handlers_of(config: NodeConfig) -> list[logging.Handler]:
     handlers: list[logging.Handler] = []
     if config.log_console or not config.log_file:
         console = logging.StreamHandler(sys.stderr)
@@ -50,11 +57,12 @@ def start_logging(config: NodeConfig) -> None:
                                    encoding="utf-8", errors="backslashreplace")     # names may be any bytes
         _prepare(file, config, config.log_file_level, config.log_file_formatter)
         handlers.append(file)
-    logging.basicConfig(level=min(handler.level for handler in handlers), handlers=handlers)
+    return handlers
 
 
 def _prepare(handler: logging.Handler, config: NodeConfig, level: str, formatter: str) -> None:
-    handler.setLevel(LEVELS.get(level, logging.INFO))
+    given = [name for name in (level, config.log_default_level) if name] or ["info"]
+    handler.setLevel(max(LEVELS[_BETWEEN.get(name, name)] for name in given))
     handler.setFormatter(JsonLines(config.node_name) if formatter == "json" else PLAIN)
 
 
