@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 from datetime import UTC, datetime
+from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
+from pathlib import Path
 from typing import Final
 
 from mirrormq.node.config import NodeConfig
@@ -24,6 +27,26 @@ LEVELS: Final = {
 _BETWEEN: Final = {"notice": "warning", "alert": "none", "emergency": "none"}
 """Levels that a file may name and nothing is said at: the next one above stands for each."""
 PLAIN: Final = logging.Formatter("%(asctime)s [%(levelname)s] %(message)s")
+
+
+class LogFile(RotatingFileHandler):
+    """Begins its file anew when somebody, such as logrotate, has moved it away."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        stream: TextIOWrapper | None = self.stream
+        if stream is not None and not self._is_in_place(stream.fileno()):
+            stream.close()
+            try:
+                self.stream = self._open()
+            except OSError:             # its folder has gone: lines go to the console, if at all, until it is back
+                self.stream = None
+        super().emit(record)
+
+    def _is_in_place(self, number: int) -> bool:
+        try:
+            return os.path.samestat(os.fstat(number), Path(self.baseFilename).stat())
+        except OSError:
+            return False
 
 
 class JsonLines(logging.Formatter):
@@ -53,8 +76,8 @@ def handlers_of(config: NodeConfig) -> list[logging.Handler]:
     if config.log_file:
         path = (config.log_dir or config.data_dir) / config.log_file
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = RotatingFileHandler(path, maxBytes=config.log_file_rotation_size, backupCount=config.log_file_rotation_count,
-                                   encoding="utf-8", errors="backslashreplace")     # names may be any bytes
+        file = LogFile(path, maxBytes=config.log_file_rotation_size, backupCount=config.log_file_rotation_count,
+                       encoding="utf-8", errors="backslashreplace")     # names may be any bytes
         _prepare(file, config, config.log_file_level, config.log_file_formatter)
         handlers.append(file)
     return handlers
