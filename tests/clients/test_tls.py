@@ -114,6 +114,7 @@ def test_a_plain_client_on_the_tls_port_and_a_tls_client_on_the_plain_port_are_t
     wrong = TlsServer(server.process, server.process.port)
     with pytest.raises(REFUSED):
         wrong.connect(certificates.context())
+    assert "a client's TLS handshake failed ([SSL: WRONG_VERSION_NUMBER]" in server.process.log()
     with server.connect(certificates.context()) as connection:
         assert connection.channel().is_open
 

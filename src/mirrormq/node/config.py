@@ -251,13 +251,12 @@ def _files_at(given: Path) -> tuple[Path, ...]:
 
 def _read(path: Path, problems: list[Problem]) -> list[Setting]:
     try:
-        content = path.read_bytes()
-        text = content.decode("utf-8-sig")
+        text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
         problems.append(Problem(str(path), f"this configuration file cannot be read: {error.strerror}"))
         return []
     except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
+        line = error.object.count(b"\n", 0, error.start) + 1
         problems.append(Problem(f"{path}:{line}", "this line is not UTF-8; save the file as UTF-8"))
         return []
     if re.match(r"(\s|%.*\n)*\[", text):

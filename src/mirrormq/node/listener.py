@@ -115,7 +115,7 @@ class ClientProtocol(asyncio.Protocol):
         try:
             header = parse(self._early)
         except ProxyError as fault:
-            self._runtime.report("error", f"{self._transport.get_extra_info('peername')}: {fault}")
+            self._runtime.report("error", f"{name_of(self._transport)}: {fault}")
             self._transport.abort()
             return
         if header is None:
@@ -165,7 +165,7 @@ class ClientProtocol(asyncio.Protocol):
     def _too_slow(self) -> None:
         self._deadline = None
         if self._transport is not None and (self._connection is None or self._connection.state < RUNNING):
-            self._runtime.report("error", f"{self._transport.get_extra_info('peername')}: handshake took too long")
+            self._runtime.report("error", f"{name_of(self._transport)}: handshake took too long")
             self._transport.abort()
 
     def abort(self) -> None:
@@ -182,6 +182,12 @@ def describe_peer(transport: asyncio.Transport, proxied: ProxyHeader | None, log
         local = local and is_loopback(there[0])     # whoever reaches the port may claim any address in the header
     tls, name = _tls_of(transport, login_from)
     return Peer(there[0], there[1], here[0], here[1], is_loopback=local, tls=tls, certificate_name=name)
+
+
+def name_of(transport: asyncio.Transport) -> str:
+    """Whom a line of the log is about."""
+    host, port = _host_port(transport.get_extra_info("peername"))
+    return f"{host}:{port}"
 
 
 def _host_port(address: Any) -> tuple[str, int]:

@@ -139,7 +139,7 @@ class Runtime:
             for listener in self.config.tcp_listeners:
                 await self._listen_at(listener, None)
             if self.config.ssl_listeners:
-                context = server_context(self.config.tls, "ssl_options")
+                context = server_context(self.config.tls, report=partial(self.report, "error"))
                 for listener in self.config.ssl_listeners:
                     await self._listen_at(listener, context)
         except BaseException:
@@ -343,7 +343,8 @@ class Runtime:
     def admit(self, client: ClientProtocol) -> bool:
         limit = self.config.connection_max
         if self.is_stopping or (limit is not None and len(self._clients) >= limit):
-            self.report("warning", f"refused a connection: the limit of {limit} connections is reached")
+            if not self.is_stopping:
+                self.report("warning", f"refused a connection: the limit of {limit} connections is reached")
             return False
         self._clients.add(client)
         return True
