@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import socket
 import ssl
@@ -206,6 +207,17 @@ def _tls_of(transport: asyncio.Transport, login_from: tuple[str, str, int]) -> t
                     "validity": f"{certificate['notBefore']} - {certificate['notAfter']}"}
     how, san_type, san_index = login_from
     return details, login_name(certificate, how, san_type=san_type, san_index=san_index) if certificate else None
+
+
+def why_not(fault: OSError, option: str) -> str:
+    """Why one cannot listen somewhere, and what to do about it."""
+    reason = os.strerror(fault.errno) if fault.errno else str(fault)      # event loops put the address into theirs once more
+    match fault.errno:
+        case errno.EADDRNOTAVAIL:
+            return f"({reason}): no network interface of this machine has this address"
+        case errno.EACCES:
+            return f"({reason}): ports below 1024 are for root; choose another port with {option}"
+    return f"({reason}): choose another port with {option}, or stop what uses it"
 
 
 def tune_listener(number: int, options: TcpOptions) -> None:

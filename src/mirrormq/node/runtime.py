@@ -24,7 +24,7 @@ from mirrormq.node.cluster import Cluster
 from mirrormq.node.config import NodeConfig
 from mirrormq.node.config_format import Listener
 from mirrormq.node.feed import LakeMirrors, LocalLogs, LogSource
-from mirrormq.node.listener import ClientProtocol, tune_listener
+from mirrormq.node.listener import ClientProtocol, tune_listener, why_not
 from mirrormq.node.mirroring import Mirroring
 from mirrormq.node.node_host import NodeHost
 from mirrormq.node.node_log import NodeLog
@@ -166,8 +166,7 @@ class Runtime:
                 self._protocol_maker(context), listener.host or None, listener.port, reuse_address=True,
                 backlog=max(self.config.tcp.backlog, 1024), ssl=None if behind_header else context, ssl_handshake_timeout=timeout)
         except OSError as fault:
-            raise StartError(f"cannot listen at {listener.host or '*'}:{listener.port} ({fault.strerror or fault}): "
-                             "choose another port with --port, or stop what uses it") from fault
+            raise StartError(f"cannot listen at {listener.host or '*'}:{listener.port} {why_not(fault, '--port')}") from fault
         self._servers.append(server)
         for each in server.sockets:
             tune_listener(each.fileno(), self.config.tcp)
