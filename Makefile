@@ -105,10 +105,15 @@ $(VENV)/bin/python:
 	  { echo "Python 3.11 or newer is needed; '$(PYTHON)' is older or missing. Try: make install PYTHON=python3.11"; exit 1; }
 	@echo "Making $(VENV) …"
 	@rm -rf $(VENV)
-	@$(PYTHON) -m venv $(VENV) >/dev/null 2>&1 || $(PYTHON) -m virtualenv -q $(VENV) >/dev/null 2>&1 \
+	@trap 'rm -rf $(VENV); exit 130' INT TERM; \
+	  $(PYTHON) -m venv $(VENV) >/dev/null 2>&1 || $(PYTHON) -m virtualenv -q $(VENV) >/dev/null 2>&1 \
 	  || { rm -rf $(VENV); .ci/packages python3-venv && $(PYTHON) -m venv $(VENV); } \
 	  || { rm -rf $(VENV); echo "Python cannot make a virtual environment. Install Debian's package python3-venv," \
 	       "or virtualenv with pip, and run make again."; exit 1; }
+
+# What is said when pip fails: its own words do not tell what to do.
+advise = { echo "pip could not install what is needed; its reason is above. It fetches from https://pypi.org, or from the mirror" \
+	"that PIP_INDEX_URL names. If $(VENV) is damaged, 'make clean' removes it." >&2; exit 1; }
 
 # Names the requirements of one part of pyproject.toml, for pips that know no way to install them without the package.
 requirements = $(BIN)/python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb")); print(*$(1), sep="\n")'
@@ -116,12 +121,12 @@ requirements = $(BIN)/python -c 'import tomllib; p = tomllib.load(open("pyprojec
 $(VENV)/requirements: constraints.txt pyproject.toml | $(VENV)/bin/python
 	@echo "Installing what MirrorMQ needs …"
 	@$(PIP) install -c constraints.txt -r <($(call requirements,p["build-system"]["requires"])) \
-	  -r <($(call requirements,p["project"]["dependencies"]))
+	  -r <($(call requirements,p["project"]["dependencies"])) || $(advise)
 	@touch $@
 
 $(VENV)/tools: $(VENV)/requirements
 	@echo "Installing what the tests need …"
-	@$(PIP) install -c constraints.txt -r <($(call requirements,sum(p["project"]["optional-dependencies"].values(), [])))
+	@$(PIP) install -c constraints.txt -r <($(call requirements,sum(p["project"]["optional-dependencies"].values(), []))) || $(advise)
 	@touch $@
 
 $(VENV)/installed: $(SOURCES) $(VENV)/requirements $(VENV)/variant

@@ -11,7 +11,7 @@ import pytest
 import trustme
 from cryptography import x509
 
-from compat.support import ServerProcess, free_port, own_server_only, quote
+from compat.support import ServerProcess, eventually, free_port, own_server_only, quote
 
 from .conftest import Serve
 from .test_pika_misc import row_of
@@ -72,8 +72,11 @@ class TlsServer:
 
 
 def start(serve: Serve, certificates: Certificates, more: str = "") -> TlsServer:
+    """The TLS listener opens behind the plain one: who comes too early is turned away for another reason than the one tested."""
     port = free_port()
-    return TlsServer(serve(f"listeners.ssl.1 = 127.0.0.1:{port}\n{certificates.options}{more}"), port)
+    server = serve(f"listeners.ssl.1 = 127.0.0.1:{port}\n{certificates.options}{more}")
+    eventually(lambda: f"listening for amqp/ssl at 127.0.0.1:{port}" in server.log())
+    return TlsServer(server, port)
 
 
 EXTERNAL = """
@@ -114,6 +117,7 @@ def test_a_plain_client_on_the_tls_port_and_a_tls_client_on_the_plain_port_are_t
     wrong = TlsServer(server.process, server.process.port)
     with pytest.raises(REFUSED):
         wrong.connect(certificates.context())
+    assert "a client's TLS handshake failed ([SSL: WRONG_VERSION_NUMBER]" in server.process.log()
     with server.connect(certificates.context()) as connection:
         assert connection.channel().is_open
 

@@ -75,7 +75,7 @@ def test_new_limits_count_at_once() -> None:
         ({"total_memory_available_override_value": "2000"}, Limits(800, 50_000_000)),
         ({"disk_free_limit.absolute": "1GB"}, Limits(400, 1_000_000_000)),
         ({"disk_free_limit.relative": "1.5"}, Limits(400, 1500)),
-        ({"disk_free_limit.relative": "1.5", "disk_free_limit.absolute": "7"}, Limits(400, 7)),
+        ({"disk_free_limit.relative": "1.5", "disk_free_limit.absolute": "7"}, Limits(400, 1500)),
     ],
 )
 def test_limits_come_from_the_configuration(settings: dict[str, str], limits: Limits) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
+import shutil
 import sys
+from pathlib import Path
 
-from mirrormq.node.logs import LEVELS, JsonLines
+from mirrormq.node.logs import LEVELS, JsonLines, LogFile
 
 
 def record(level: int, text: str, *arguments: object, fault: bool = False) -> logging.LogRecord:
@@ -39,3 +42,26 @@ def test_a_fault_brings_its_traceback() -> None:
 def test_the_levels_are_rabbitmqs() -> None:
     assert list(LEVELS) == ["debug", "info", "warning", "error", "critical", "none"]
     assert sorted(LEVELS.values()) == list(LEVELS.values())
+
+
+def test_a_file_that_was_moved_away_is_begun_anew(tmp_path: Path) -> None:
+    path = tmp_path / "node.log"
+    handler = LogFile(path, encoding="utf-8")
+    handler.emit(record(logging.INFO, "before"))
+    path.rename(tmp_path / "node.log.1")
+    handler.emit(record(logging.INFO, "after"))
+    handler.close()
+    assert ((tmp_path / "node.log.1").read_text(), path.read_text()) == ("before\n", "after\n")
+
+
+def test_a_log_whose_folder_is_gone_is_begun_when_it_is_back(tmp_path: Path) -> None:
+    folder = tmp_path / "log"
+    folder.mkdir()
+    handler = LogFile(folder / "node.log", encoding="utf-8")
+    shutil.rmtree(folder)
+    with contextlib.suppress(OSError):
+        handler.emit(record(logging.INFO, "lost"))
+    folder.mkdir()
+    handler.emit(record(logging.INFO, "kept"))
+    handler.close()
+    assert (folder / "node.log").read_text() == "kept\n"

@@ -93,6 +93,18 @@ def test_a_client_must_show_a_certificate_where_that_is_asked(files: dict[str, P
         handshake(server_context(strict), client_context(files))
 
 
+def test_a_handshake_that_fails_is_told_with_its_reason(files: dict[str, Path]) -> None:
+    strict = options(files, cacertfile=files["ca.pem"], verify="verify_peer", fail_if_no_peer_cert=True)
+    told: list[str] = []
+    context = server_context(strict, report=told.append)
+    handshake(context, client_context(files, "other"))
+    assert told == []
+    with pytest.raises(ssl.SSLError):
+        handshake(context, client_context(files))
+    (sentence,) = told
+    assert sentence.startswith("a client's TLS handshake failed ([SSL: PEER_DID_NOT_RETURN_A_CERTIFICATE]")
+
+
 def test_versions_are_limited(files: dict[str, Path]) -> None:
     session = handshake(server_context(options(files, versions=("tlsv1.2",))), client_context(files))
     assert session.version() == "TLSv1.2"

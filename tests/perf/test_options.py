@@ -136,6 +136,11 @@ def test_sizes_have_units(text: str, size: int) -> None:
     assert parse_size(text) == size
 
 
+def test_a_size_that_no_message_can_have_is_refused() -> None:
+    with pytest.raises(BadOption, match="a message has at most 512 MiB; '513Mi' is more"):
+        settings_from("-s", "513Mi")
+
+
 def test_pairs_keep_numbers_and_truth_as_such() -> None:
     pairs = parse_pairs("x-max-length=10, x-overflow=reject-publish,x-single-active-consumer=true,ratio=0.5")
     assert pairs == {

@@ -31,7 +31,7 @@ class Door:
             await self.server.start(config.management_ip, config.management_port)
         if config.management_ssl_port is not None:
             try:
-                context = server_context(config.management_tls, "management.ssl")
+                context = server_context(config.management_tls, "management.ssl", log.error)
             except TlsError as fault:
                 raise StartError(str(fault)) from None
             await self.server.start(config.management_ssl_ip, config.management_ssl_port, context)

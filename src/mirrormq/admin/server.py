@@ -31,6 +31,7 @@ from mirrormq.admin.scrape import ScrapeServer
 from mirrormq.admin.sessions import PAGE_HEADER, is_foreign, principal_of
 from mirrormq.admin.shield import HEADERS, OVER_TLS
 from mirrormq.broker.auth import User
+from mirrormq.node.listener import why_not
 from mirrormq.node.patience import StoreUnheard
 from mirrormq.node.runtime import Runtime, StartError
 
@@ -78,8 +79,8 @@ class AdminServer:
         try:
             await site.start()
         except OSError as fault:
-            raise StartError(f"the management API cannot listen at {host or '*'}:{port} ({fault.strerror or fault}): "
-                             "choose another port with --http-port, or stop what uses it") from fault
+            where = f"{host or '*'}:{port}"
+            raise StartError(f"the management API cannot listen at {where} {why_not(fault, '--http-port')}") from fault
         for address in self._runner.addresses[known:]:
             place = ("https" if tls is not None else "http", str(address[0]), int(address[1]))
             self.addresses.append(place)

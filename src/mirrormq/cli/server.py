@@ -39,7 +39,10 @@ def server(file: Path | None, **options: object) -> None:
         config = load_config(file, os.environ, options)
     except ConfigError as problems:
         raise SystemExit(_complaint(str(problems))) from None
-    start_logging(config)
+    try:
+        start_logging(config)
+    except OSError as fault:
+        raise SystemExit(_complaint(f"log.file: {fault.filename} cannot be written ({fault.strerror})")) from None
     sys.setswitchinterval(0.0002)
     try:
         uvloop.run(_serve(config))
@@ -54,7 +57,7 @@ def _complaint(text: str) -> str:
 async def _serve(config: NodeConfig) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for each in (signal.SIGINT, signal.SIGTERM):
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):     # the last when a terminal is closed
         loop.add_signal_handler(each, stop.set)
     keep_memory()
     app = App(config)

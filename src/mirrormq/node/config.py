@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 from mirrormq.node import deadlines
 from mirrormq.node.config_format import Listener, Problem, Setting, read_settings, split_key
@@ -49,7 +50,21 @@ ENVIRONMENT: Final = {
 }
 """Environment variables and the key or option that each stands for; a later one wins over an earlier one."""
 
-_FILE_VARIABLES: Final = ("MIRRORMQ_CONFIG_FILE", "RABBITMQ_CONFIG_FILE", "RABBITMQ_CONFIG_FILES")
+_FILE_VARIABLES: Final = ("MIRRORMQ_CONFIG_FILE", "RABBITMQ_CONFIG_FILE")
+
+IDLE_VARIABLES: Final = {
+    "RABBITMQ_ADVANCED_CONFIG_FILE": "Erlang's format is not read; write it as 'key = value' lines in the configuration file",
+    "RABBITMQ_CONF_ENV_FILE": "set the variables themselves",
+    "RABBITMQ_ERLANG_COOKIE": "give the cluster's secret as a file: MIRRORMQ_COOKIE_FILE",
+    "RABBITMQ_LOGS": "use RABBITMQ_LOG_BASE, and 'log.file' in the configuration file",
+    "RABBITMQ_USE_LONGNAME": "a node's name may have any host in it",
+    "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "there is no Erlang runtime",
+    "RABBITMQ_ENABLED_PLUGINS_FILE": "there are no plugins",
+    "RABBITMQ_DEFAULT_USER_FILE": "use RABBITMQ_DEFAULT_USER",
+    "RABBITMQ_DEFAULT_PASS_FILE": "use RABBITMQ_DEFAULT_PASS",
+    "RABBITMQ_VM_MEMORY_HIGH_WATERMARK": "use 'vm_memory_high_watermark' in the configuration file",
+}
+"""RabbitMQ's variables that set nothing here, each with what to do; the log says so."""
 
 
 class ConfigError(Exception):
@@ -153,14 +168,14 @@ class NodeConfig:
     prometheus_per_object: bool = False
     log_dir: Path | None = None
     log_file: str | None = None
-    log_file_level: str = "info"
+    log_file_level: str = ""                # none given: all that log_default_level allows, or info
     log_file_formatter: str = "plaintext"
     log_file_rotation_size: int = 0
     log_file_rotation_count: int = 0
     log_console: bool = True
-    log_console_level: str = "info"
+    log_console_level: str = ""
     log_console_formatter: str = "plaintext"
-    log_levels: Mapping[str, str] = field(default_factory=dict)
+    log_default_level: str = ""
 
     coordination: str = ""
     link_host: str | None = None            # None, and no advertised host: as the store that the node has asks for it
@@ -178,7 +193,7 @@ class NodeConfig:
     cluster_nodes: tuple[str, ...] = ()
     target_cluster_size: int = 1
     etcd_endpoints: tuple[str, ...] = ()
-    etcd_key_prefix: str = "mirrormq"
+    etcd_key_prefix: str = ""
     etcd_username: str = ""
     etcd_password: str = field(default="", repr=False)
 
@@ -191,6 +206,7 @@ class NodeConfig:
     cluster_rebalance_strategy: str = "queues"
     sync_interval: float = 10.0
     queue_master_locator: str = "client-local"
+    default_queue_type: str = "classic"
     mirroring_sync_batch_size: int = 4096
     mirroring_sync_max_throughput: int = 0
     mirroring_flow_control: bool = True
@@ -209,7 +225,9 @@ def load_config(file: Path | None, env: Mapping[str, str], options: Mapping[str,
     settings += _from_options(options)
     for setting in {setting.key: setting for setting in settings}.values():
         values.add(setting)
-    config = NodeConfig(**_fields(values, env), files=files, notes=tuple(values.notes))
+    fields = _fields(values, env)
+    notes = [*values.notes, *_notes_on(env), *_settle(fields)]
+    config = NodeConfig(**fields, files=files, notes=tuple(notes))
     problems = values.problems + [Problem(values.where_of(key), text) for key, text in contradictions(config)]
     if problems:
         raise ConfigError(problems)
@@ -219,8 +237,13 @@ def load_config(file: Path | None, env: Mapping[str, str], options: Mapping[str,
 def _files(file: Path | None, env: Mapping[str, str]) -> tuple[Path, ...]:
     """The files to read, in order; a directory stands for its `.conf` files, a name may lack its `.conf`."""
     given = file or next((Path(env[name]) for name in _FILE_VARIABLES if env.get(name)), None)
-    if given is None:
+    more = env.get("RABBITMQ_CONFIG_FILES") if file is None else None
+    if given is None and not more:
         return (DEFAULT_FILE,) if DEFAULT_FILE.exists() else ()
+    return tuple(path for each in (given, more) if each for path in _files_at(Path(each)))
+
+
+def _files_at(given: Path) -> tuple[Path, ...]:
     if given.is_dir():
         return tuple(sorted(given.glob("*.conf")))
     with_suffix = given.with_name(given.name + ".conf")
@@ -229,9 +252,13 @@ def _files(file: Path | None, env: Mapping[str, str]) -> tuple[Path, ...]:
 
 def _read(path: Path, problems: list[Problem]) -> list[Setting]:
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        problems.append(Problem(str(path), f"this configuration file cannot be read: {error}"))
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        problems.append(Problem(str(path), f"this configuration file cannot be read: {error.strerror}"))
+        return []
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        problems.append(Problem(f"{path}:{line}", "this line is not UTF-8; save the file as UTF-8"))
         return []
     if re.match(r"(\s|%.*\n)*\[", text):
         problems.append(Problem(str(path), "this is Erlang's format; write it as 'key = value' lines"))
@@ -247,6 +274,21 @@ def _from_environment(env: Mapping[str, str]) -> list[Setting]:
         for name, key in ENVIRONMENT.items()
         if env.get(name)
     ]
+
+
+def _notes_on(env: Mapping[str, str]) -> list[str]:
+    set_idly = [(name, advice) for name, advice in IDLE_VARIABLES.items() if env.get(name)]
+    return [f"environment variable {name} has no effect here: {advice}" for name, advice in set_idly]
+
+
+def _settle(fields: dict[str, Any]) -> Iterator[str]:
+    """Settles what is set in two ways, as RabbitMQ does, with a sentence for each that does not count."""
+    for what, key in (("memory", "vm_memory_high_watermark"), ("disk", "disk_free_limit")):
+        if f"{what}_relative" in fields and fields.pop(f"{what}_absolute", None) is not None:
+            yield f"'{key}.absolute' has no effect here: '{key}.relative' is set too, and counts"
+    if fields.get("cluster_nodes") and not fields.get("coordination"):
+        yield ("'cluster_formation.classic_config.nodes' has no effect here: "
+               "nodes form a cluster by a 'coordination' that they share, or by 'mirrormqctl join_cluster'")
 
 
 def _from_options(options: Mapping[str, object]) -> list[Setting]:
@@ -303,7 +345,8 @@ def _set_cluster(fields: dict[str, Any]) -> None:
     endpoints: tuple[str, ...] = fields.get("etcd_endpoints", ())
     if endpoints and fields.get("peer_discovery_backend", "").endswith("etcd"):
         named = [endpoint if "://" in endpoint else f"http://{endpoint}" for endpoint in endpoints]
-        fields.setdefault("coordination", "etcd:" + ",".join(named))
+        prefix = fields.get("etcd_key_prefix", "")
+        fields.setdefault("coordination", "etcd:" + ",".join(named) + (f"?namespace={quote(prefix, safe='')}" if prefix else ""))
 
 
 def _default_base(env: Mapping[str, str]) -> Path:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Final
 
 _ROTATION: Final = "rotation.date|compress|size|count"
+_CATEGORIES: Final = "connection|channel|queue|mirroring|federation|upgrade|ra|prelaunch|feature_flags|osiris|ldap|user"
 
 NO_EFFECT: Final[tuple[tuple[str, str], ...]] = (
     (
@@ -28,9 +29,11 @@ NO_EFFECT: Final[tuple[tuple[str, str], ...]] = (
     (
         "every queue is kept in this broker's own log",
         "queue_index_embed_msgs_below message_store_shutdown_timeout classic_queue.* raft.* quorum_queue.* "
-        "vm_memory_high_watermark_paging_ratio vhost_restart_strategy deprecated_features.* khepri.*",
+        "vm_memory_high_watermark_paging_ratio vhost_restart_strategy deprecated_features.* permit_deprecated_features.* "
+        "khepri.* metadata_store.*",
     ),
-    ("this protocol is not served", "mqtt.* stomp.* web_mqtt.* web_stomp.* stream.* amqp1_0.*"),
+    ("this protocol is not served", "mqtt.* stomp.* web_mqtt.* web_stomp.* stream.* amqp1_0.* session_max_per_connection "
+     "link_max_per_session"),
     (
         "OpenSSL decides this",
         "ssl_allow_poodle_attack ssl_options "
@@ -43,22 +46,31 @@ NO_EFFECT: Final[tuple[tuple[str, str], ...]] = (
         "statistics are always collected, and in one way",
         "collect_statistics management.rates_mode management.sample_retention_policies.* management_agent.* "
         "management.db_cache_multiplier management.disable_stats management.enable_queue_totals "
-        "prometheus.ssl.* prometheus.filter_aggregated_queue_metrics_pattern",
+        "prometheus.ssl.* prometheus.filter_aggregated_queue_metrics_pattern "
+        "prometheus.tcp.compress|idle_timeout|inactivity_timeout|request_timeout|shutdown_timeout|max_keepalive",
+    ),
+    ("metrics are at /metrics", "prometheus.path"),
+    ("there is no federation and no shovel", "federation.* shovel.*"),
+    ("there are no plugins", "channel_interceptor.*"),
+    (
+        "nothing asks for it",
+        "cluster_tags.* node_tags.* cluster_exchange_limit anonymous_login_user anonymous_login_pass",
     ),
     (
         "the management listener takes its own measures",
         "management.http_log_dir management.http.max_body_size management.login_session_timeout "
+        "management.http.hide_allow_header management.credential_encryption_secret http_dispatch.access_log_dir "
+        "management.definitions.require_json_extension "
         "management.tcp|ssl.compress|idle_timeout|inactivity_timeout|request_timeout|shutdown_timeout|max_keepalive "
         "management.listener.server.* management.csp.policy management.hsts.policy "
-        "management.headers.content_type_options|xss_protection|frame_options management.cors.max_age",
+        "management.headers.content_type_options|xss_protection|frame_options|referrer_policy management.cors.max_age",
     ),
     (
         "the log goes to the console or to one file, as lines or as JSON with fixed fields",
         "log.console.stdio|use_colors log.console.color_esc_seqs.* log.console|file.formatter.* "
         "log.file.rotation.date|compress log.exchange log.exchange.* log.syslog log.syslog.* log.journald "
-        "log.journald.* log.federation|upgrade|ra|prelaunch|feature_flags|osiris.level "
-        "log.connection|channel|queue|mirroring|federation|upgrade|ra.file "
-        f"log.connection|channel|queue|mirroring|federation|upgrade|ra|default.{_ROTATION} motd_file "
+        "log.journald.* "
+        f"log.{_CATEGORIES}.level|file log.{_CATEGORIES}|default.{_ROTATION} motd_file "
         "product.name|version",
     ),
     (
@@ -66,6 +78,7 @@ NO_EFFECT: Final[tuple[tuple[str, str], ...]] = (
         "cluster_keepalive_interval cluster_formation.node_type|internal_lock_retries|lock_retry_limit|"
         "lock_retry_timeout|discovery_retry_limit|discovery_retry_interval "
         "cluster_formation.randomized_startup_delay_range.min|max cluster_formation.node_cleanup.* "
+        "cluster_formation.proxy.* cluster_formation.registration.enabled "
         "cluster_formation.dns.hostname cluster_formation.aws|consul|k8s.* "
         "cluster_formation.etcd.host|port|scheme|cluster_name|node_ttl|lock_timeout|lock_wait_time|ssl_options "
         "cluster_formation.etcd.ssl_options.*",
@@ -98,7 +111,7 @@ REFUSED: Final[tuple[tuple[str, str], ...]] = (
     ),
     ("only a local file is read: 'load_definitions = FILE'", "definitions.https|tls.*"),
     ("messages are not changed on their way in", "message_interceptors.*"),
-    ("the only queue type is 'classic'", "default_queue_type"),
+    ("metrics at a port of their own are for everybody who reaches it", "prometheus.authentication.*"),
     (
         "the management API takes user names and passwords, and all that a user's tags allow",
         "management.enable_uaa|uaa_client_id|uaa_location|disable_basic_auth|oauth_enabled|oauth_disable_basic_auth|"

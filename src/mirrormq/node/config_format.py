@@ -5,6 +5,7 @@ single quotes, keys are words joined by dots (`\\.` is a dot inside a word). Rul
 
 - A line that cannot be read is a problem with its line number; reading goes on, so that all problems are told at once.
 - A key that is set twice takes its last value, as in RabbitMQ.
+- A value that RabbitMQ would decrypt is a problem: taken as it stands, it would become the password.
 - A value parser takes the text and returns the value, or raises ValueError with words that finish the sentence
   "'VALUE' is not …".
 """
@@ -17,6 +18,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
+
+from mirrormq.broker.policy import PatternError, compile_pattern
 
 Parser = Callable[[str], object]
 
@@ -75,12 +78,23 @@ def read_settings(text: str, name: str) -> tuple[list[Setting], list[Problem]]:
             continue
         quoted = _QUOTED.match(match["rest"])
         value, hash_sign, _ = (quoted["value"], "", "") if quoted else match["rest"].partition("#")
-        if hash_sign and value == value.rstrip() != "":
-            # RabbitMQ would cut a password like 'a#b' to 'a' without a word.
-            problems.append(Problem(f"{name}:{number}", "'#' begins a comment: put a space before it or quote it"))
+        mistake = _mistake_in(value, hash_sign, is_quoted=quoted is not None)
+        if mistake:
+            problems.append(Problem(f"{name}:{number}", mistake))
             continue
         settings.append(Setting(f"{name}:{number}", split_key(match["key"]), value if quoted else value.strip()))
     return settings, problems
+
+
+def _mistake_in(value: str, hash_sign: str, *, is_quoted: bool) -> str:
+    """What is wrong with a value, whatever its key."""
+    if value.startswith("'") and not is_quoted:
+        return "a quote that is opened must be closed at the end of the value"
+    if hash_sign and value == value.rstrip() != "":
+        return "'#' begins a comment: put a space before it or quote it"    # RabbitMQ would cut 'a#b' to 'a' without a word
+    if value.startswith("encrypted:"):
+        return "encrypted values cannot be read: give the value itself, in a file that only the node's user can read"
+    return ""
 
 
 def text(value: str) -> str:
@@ -218,3 +232,11 @@ def readable_file(value: str) -> Path:
             return file
     except OSError as error:
         raise ValueError(f"a file that this node can read ({error.strerror})") from None
+
+
+def regular_expression(value: str) -> str:
+    try:
+        compile_pattern(value)
+    except PatternError as error:
+        raise ValueError(f"a regular expression ({error.reason})") from None
+    return value

@@ -31,6 +31,7 @@ from mirrormq.node.config_format import (
     one_of,
     path,
     readable_file,
+    regular_expression,
     split_key,
     text,
 )
@@ -61,6 +62,8 @@ def frame_size(value: str) -> int:
     size = bytesize(value)
     if 0 < size < 4096:
         raise ValueError("0 (no limit) or at least 4096 bytes, the smallest frame that AMQP allows")
+    if size > 0xFFFFFFFF:
+        raise ValueError("less than 4 GiB, the largest frame that AMQP can name")
     return size
 
 
@@ -80,6 +83,12 @@ def auth_backend(value: str) -> str:
 def definitions_backend(value: str) -> str:
     if not value.endswith(("local_filesystem", "local")):
         raise ValueError("a supported source of definitions: only 'local_filesystem' is")
+    return value
+
+
+def queue_type(value: str) -> str:
+    if value not in ("classic", "rabbit_classic_queue"):
+        raise ValueError("'classic', the only queue type that is supported; a queue is replicated by an 'ha-mode' policy")
     return value
 
 
@@ -145,7 +154,9 @@ KEYS: Final[tuple[Key, ...]] = (
     Key("frame_max", frame_size, "frame_max"),
     Key("initial_frame_max", first_frame_size, "initial_frame_max"),
     Key("channel_max", integer(0, 65535), "channel_max"),
+    Key("max_channels_per_connection", integer(0, 65535), "channel_max"),
     Key("connection_max", integer_or("infinity"), "connection_max"),
+    Key("max_connections", integer_or("infinity"), "connection_max"),
     Key("channel_max_per_node", integer_or("infinity", 1), "channel_max_per_node"),
     Key("consumer_max_per_channel", integer_or("infinity", 1), "consumer_max_per_channel"),
     Key("vhost_max", integer_or("infinity"), "vhost_max"),
@@ -167,9 +178,9 @@ KEYS: Final[tuple[Key, ...]] = (
     Key("default_user", text, "default_user"),
     Key("default_pass", text, "default_pass"),
     Key("default_user_tags.$tag", flag, "default_user_tags", "names"),
-    Key("default_permissions.configure", str, "default_configure"),
-    Key("default_permissions.write", str, "default_write"),
-    Key("default_permissions.read", str, "default_read"),
+    Key("default_permissions.configure", regular_expression, "default_configure"),
+    Key("default_permissions.write", regular_expression, "default_write"),
+    Key("default_permissions.read", regular_expression, "default_read"),
     Key("loopback_users", none, "loopback_users"),
     Key("loopback_users.$user", flag, "loopback_users", "names"),
     Key("auth_mechanisms.$n", one_of("PLAIN", "AMQPLAIN", "EXTERNAL"), "auth_mechanisms", "values"),
@@ -202,6 +213,7 @@ KEYS: Final[tuple[Key, ...]] = (
     Key("management.ssl.ip", address, "management_ssl_ip"),
     *_tls_keys("management.ssl", "management_tls"),
     Key("management.path_prefix", text, "management_path_prefix"),
+    Key("management.cors.allow_origins", none, "management_cors_origins"),
     Key("management.cors.allow_origins.$n", text, "management_cors_origins", "values"),
     Key("prometheus.tcp.port", _PORT, "prometheus_port"),
     Key("prometheus.tcp.ip", address, "prometheus_ip"),
@@ -217,11 +229,7 @@ KEYS: Final[tuple[Key, ...]] = (
     Key("log.console", flag, "log_console"),
     Key("log.console.level", one_of(*_LEVELS), "log_console_level"),
     Key("log.console.formatter", one_of("plaintext", "json"), "log_console_formatter"),
-    Key("log.default.level", one_of(*_LEVELS), "log_levels.default"),
-    Key("log.connection.level", one_of(*_LEVELS), "log_levels.connection"),
-    Key("log.channel.level", one_of(*_LEVELS), "log_levels.channel"),
-    Key("log.queue.level", one_of(*_LEVELS), "log_levels.queue"),
-    Key("log.mirroring.level", one_of(*_LEVELS), "log_levels.mirroring"),
+    Key("log.default.level", one_of(*_LEVELS), "log_default_level"),
     # Cluster
     Key("coordination", coordination, "coordination"),
     Key("cluster.advertised_host", text, "advertised_host"),
@@ -254,6 +262,7 @@ KEYS: Final[tuple[Key, ...]] = (
         "cluster_rebalance_strategy",
     ),
     Key("sync_interval", duration, "sync_interval"),
+    Key("default_queue_type", queue_type, "default_queue_type"),
     Key("queue_leader_locator", _LOCATOR, "queue_master_locator"),
     Key("queue_master_locator", _LOCATOR, "queue_master_locator"),
     Key("mirroring_sync_batch_size", integer(1, 1_000_000), "mirroring_sync_batch_size"),
@@ -305,10 +314,16 @@ def _unknown(words: tuple[str, ...]) -> Unknown:
 
 
 def _suggest(words: tuple[str, ...]) -> str:
-    """The nearest key, with the user's own words where the key takes any word."""
-    candidates = {join_key(_filled(split_key(key.name), words)) for key in KEYS}
+    """The nearest key, with the user's own words where the key takes any word. Those words must not make it look near."""
+    own = {join_key(_filled(split_key(key.name), words)): split_key(key.name) for key in KEYS}
+    candidates = [name for name, pattern in own.items() if _is_near(pattern, words)]
     near = difflib.get_close_matches(join_key(words), sorted(candidates), n=1, cutoff=0.8)
     return f"; did you mean '{near[0]}'?" if near else ""
+
+
+def _is_near(pattern: tuple[str, ...], words: tuple[str, ...]) -> bool:
+    fixed = [(part, word) for part, word in zip(pattern, words, strict=False) if not part.startswith("$")]
+    return all(difflib.SequenceMatcher(None, part, word).ratio() > 0.6 for part, word in fixed)
 
 
 def _filled(pattern: tuple[str, ...], words: tuple[str, ...]) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import socket
 import ssl
@@ -115,7 +116,7 @@ class ClientProtocol(asyncio.Protocol):
         try:
             header = parse(self._early)
         except ProxyError as fault:
-            self._runtime.report("error", f"{self._transport.get_extra_info('peername')}: {fault}")
+            self._runtime.report("error", f"{name_of(self._transport)}: {fault}")
             self._transport.abort()
             return
         if header is None:
@@ -165,7 +166,7 @@ class ClientProtocol(asyncio.Protocol):
     def _too_slow(self) -> None:
         self._deadline = None
         if self._transport is not None and (self._connection is None or self._connection.state < RUNNING):
-            self._runtime.report("error", f"{self._transport.get_extra_info('peername')}: handshake took too long")
+            self._runtime.report("error", f"{name_of(self._transport)}: handshake took too long")
             self._transport.abort()
 
     def abort(self) -> None:
@@ -184,6 +185,12 @@ def describe_peer(transport: asyncio.Transport, proxied: ProxyHeader | None, log
     return Peer(there[0], there[1], here[0], here[1], is_loopback=local, tls=tls, certificate_name=name)
 
 
+def name_of(transport: asyncio.Transport) -> str:
+    """Whom a line of the log is about."""
+    host, port = _host_port(transport.get_extra_info("peername"))
+    return f"{host}:{port}"
+
+
 def _host_port(address: Any) -> tuple[str, int]:
     return (str(address[0]), int(address[1])) if address else ("unknown", 0)
 
@@ -200,6 +207,17 @@ def _tls_of(transport: asyncio.Transport, login_from: tuple[str, str, int]) -> t
                     "validity": f"{certificate['notBefore']} - {certificate['notAfter']}"}
     how, san_type, san_index = login_from
     return details, login_name(certificate, how, san_type=san_type, san_index=san_index) if certificate else None
+
+
+def why_not(fault: OSError, option: str) -> str:
+    """Why one cannot listen somewhere, and what to do about it."""
+    reason = os.strerror(fault.errno) if fault.errno else str(fault)      # event loops put the address into theirs once more
+    match fault.errno:
+        case errno.EADDRNOTAVAIL:
+            return f"({reason}): no network interface of this machine has this address"
+        case errno.EACCES:
+            return f"({reason}): ports below 1024 are for root; choose another port with {option}"
+    return f"({reason}): choose another port with {option}, or stop what uses it"
 
 
 def tune_listener(number: int, options: TcpOptions) -> None:

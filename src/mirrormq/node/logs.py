@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 from datetime import UTC, datetime
+from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
+from pathlib import Path
 from typing import Final
 
 from mirrormq.node.config import NodeConfig
@@ -21,7 +24,29 @@ LEVELS: Final = {
     "critical": logging.CRITICAL, "none": NONE,
 }  # fmt: skip
 """RabbitMQ's; `none` is above everything that is ever said."""
+_BETWEEN: Final = {"notice": "warning", "alert": "none", "emergency": "none"}
+"""Levels that a file may name and nothing is said at: the next one above stands for each."""
 PLAIN: Final = logging.Formatter("%(asctime)s [%(levelname)s] %(message)s")
+
+
+class LogFile(RotatingFileHandler):
+    """Begins its file anew when somebody, such as logrotate, has moved it away."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        stream: TextIOWrapper | None = self.stream
+        if stream is not None and not self._is_in_place(stream.fileno()):
+            stream.close()
+            try:
+                self.stream = self._open()
+            except OSError:             # its folder has gone: lines go to the console, if at all, until it is back
+                self.stream = None
+        super().emit(record)
+
+    def _is_in_place(self, number: int) -> bool:
+        try:
+            return os.path.samestat(os.fstat(number), Path(self.baseFilename).stat())
+        except OSError:
+            return False
 
 
 class JsonLines(logging.Formatter):
@@ -38,6 +63,11 @@ class JsonLines(logging.Formatter):
 
 
 def start_logging(config: NodeConfig) -> None:
+    handlers = handlers_of(config)
+    logging.basicConfig(level=min(handler.level for handler in handlers), handlers=handlers)
+
+
+def handlers_of(config: NodeConfig) -> list[logging.Handler]:
     handlers: list[logging.Handler] = []
     if config.log_console or not config.log_file:
         console = logging.StreamHandler(sys.stderr)
@@ -46,15 +76,16 @@ def start_logging(config: NodeConfig) -> None:
     if config.log_file:
         path = (config.log_dir or config.data_dir) / config.log_file
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = RotatingFileHandler(path, maxBytes=config.log_file_rotation_size, backupCount=config.log_file_rotation_count,
-                                   encoding="utf-8", errors="backslashreplace")     # names may be any bytes
+        file = LogFile(path, maxBytes=config.log_file_rotation_size, backupCount=config.log_file_rotation_count,
+                       encoding="utf-8", errors="backslashreplace")     # names may be any bytes
         _prepare(file, config, config.log_file_level, config.log_file_formatter)
         handlers.append(file)
-    logging.basicConfig(level=min(handler.level for handler in handlers), handlers=handlers)
+    return handlers
 
 
 def _prepare(handler: logging.Handler, config: NodeConfig, level: str, formatter: str) -> None:
-    handler.setLevel(LEVELS.get(level, logging.INFO))
+    given = [name for name in (level, config.log_default_level) if name] or ["info"]
+    handler.setLevel(max(LEVELS[_BETWEEN.get(name, name)] for name in given))
     handler.setFormatter(JsonLines(config.node_name) if formatter == "json" else PLAIN)
 
 

@@ -11,7 +11,7 @@ import asyncio
 import ssl
 from typing import TYPE_CHECKING, cast
 
-from mirrormq.node.listener import ClientProtocol
+from mirrormq.node.listener import ClientProtocol, name_of
 from mirrormq.node.proxy_protocol import ProxyError, ProxyHeader, parse, wanted
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class HeaderProtocol(asyncio.BufferedProtocol):
         try:
             header = parse(self._header)
         except ProxyError as fault:
-            self._runtime.report("error", f"{self._transport.get_extra_info('peername')}: {fault}")
+            self._runtime.report("error", f"{name_of(self._transport)}: {fault}")
             self._transport.abort()
             return
         if header is not None:
@@ -58,8 +58,9 @@ class HeaderProtocol(asyncio.BufferedProtocol):
         try:
             stream = await asyncio.get_running_loop().start_tls(
                 self._transport, self._client, self._context, server_side=True, ssl_handshake_timeout=self._timeout)
-        except (OSError, ssl.SSLError) as fault:
-            self._runtime.report("error", f"{self._transport.get_extra_info('peername')}: TLS handshake failed ({fault})")
+        except OSError as fault:
+            if not isinstance(fault, ssl.SSLError):     # the context tells of those
+                self._runtime.report("error", f"{name_of(self._transport)}: TLS handshake failed ({fault})")
             self._client.connection_lost(None)
             return
         if stream is not None and not stream.is_closing():

@@ -24,7 +24,7 @@ from mirrormq.node.cluster import Cluster
 from mirrormq.node.config import NodeConfig
 from mirrormq.node.config_format import Listener
 from mirrormq.node.feed import LakeMirrors, LocalLogs, LogSource
-from mirrormq.node.listener import ClientProtocol, tune_listener
+from mirrormq.node.listener import ClientProtocol, tune_listener, why_not
 from mirrormq.node.mirroring import Mirroring
 from mirrormq.node.node_host import NodeHost
 from mirrormq.node.node_log import NodeLog
@@ -139,7 +139,7 @@ class Runtime:
             for listener in self.config.tcp_listeners:
                 await self._listen_at(listener, None)
             if self.config.ssl_listeners:
-                context = server_context(self.config.tls, "ssl_options")
+                context = server_context(self.config.tls, report=partial(self.report, "error"))
                 for listener in self.config.ssl_listeners:
                     await self._listen_at(listener, context)
         except BaseException:
@@ -166,8 +166,7 @@ class Runtime:
                 self._protocol_maker(context), listener.host or None, listener.port, reuse_address=True,
                 backlog=max(self.config.tcp.backlog, 1024), ssl=None if behind_header else context, ssl_handshake_timeout=timeout)
         except OSError as fault:
-            raise StartError(f"cannot listen at {listener.host or '*'}:{listener.port} ({fault.strerror or fault}): "
-                             "choose another port with --port, or stop what uses it") from fault
+            raise StartError(f"cannot listen at {listener.host or '*'}:{listener.port} {why_not(fault, '--port')}") from fault
         self._servers.append(server)
         for each in server.sockets:
             tune_listener(each.fileno(), self.config.tcp)
@@ -343,7 +342,8 @@ class Runtime:
     def admit(self, client: ClientProtocol) -> bool:
         limit = self.config.connection_max
         if self.is_stopping or (limit is not None and len(self._clients) >= limit):
-            self.report("warning", f"refused a connection: the limit of {limit} connections is reached")
+            if not self.is_stopping:
+                self.report("warning", f"refused a connection: the limit of {limit} connections is reached")
             return False
         self._clients.add(client)
         return True

@@ -11,7 +11,7 @@ Rules:
 from __future__ import annotations
 
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal
 
@@ -55,8 +55,10 @@ class TlsError(Exception):
     """The TLS options cannot be used; the text names the key and the file."""
 
 
-def server_context(options: TlsOptions, prefix: str = "ssl_options") -> ssl.SSLContext:
-    """The context of a listener; `prefix` is what the keys begin with, for the sentences."""
+def server_context(
+    options: TlsOptions, prefix: str = "ssl_options", report: Callable[[str], None] | None = None
+) -> ssl.SSLContext:
+    """The context of a listener; `prefix` is what the keys begin with, for the sentences. Failed handshakes are reported."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
     if options.honor_cipher_order:
@@ -69,7 +71,25 @@ def server_context(options: TlsOptions, prefix: str = "ssl_options") -> ssl.SSLC
     if options.cacertfile is not None:
         _load(f"{prefix}.cacertfile", options.cacertfile, context.load_verify_locations)
     context.verify_mode = _verify_mode(options)
+    if report is not None:
+        _tell_failures(context, report)
     return context
+
+
+def _tell_failures(context: ssl.SSLContext, report: Callable[[str], None]) -> None:
+    """The event loop ends a client whose handshake fails without a word; the reason is what its owner has to know."""
+
+    class Handshake(ssl.SSLObject):
+        def do_handshake(self) -> None:
+            try:
+                super().do_handshake()
+            except (ssl.SSLWantReadError, ssl.SSLWantWriteError, ssl.SSLEOFError):
+                raise       # it goes on, or the client has left
+            except ssl.SSLError as fault:
+                report(f"a client's TLS handshake failed ({fault})")
+                raise
+
+    context.sslobject_class = Handshake
 
 
 def _verify_mode(options: TlsOptions) -> ssl.VerifyMode:

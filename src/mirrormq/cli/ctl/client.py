@@ -142,7 +142,10 @@ class Client:
         text = answer.read()
         if answer.will_close:
             self._connection = None
-        return Answer(answer.status, json.loads(text) if text else None)
+        try:
+            return Answer(answer.status, json.loads(text) if text else None)
+        except ValueError:
+            raise http.client.HTTPException(f"no node answers there: {answer.status} without JSON") from None
 
     def _connect(self) -> http.client.HTTPConnection:
         if self._connection is None:
@@ -152,12 +155,14 @@ class Client:
         return self._connection
 
     def _open(self, url: str) -> http.client.HTTPConnection:
-        place = urlsplit(url if "//" in url else f"http://{url}")
-        self._prefix = place.path.rstrip("/")
         try:
+            place = urlsplit(url if "//" in url else f"http://{url}")
             host, port = place.hostname or "localhost", place.port
         except ValueError:
             raise Misuse(f"{url} is not an address") from None
+        if place.scheme not in ("http", "https") or not url.isascii():
+            raise Misuse(f"{url} is not an address such as http://localhost:15672")
+        self._prefix = place.path.rstrip("/")
         if place.scheme != "https":
             return http.client.HTTPConnection(host, port or 15672, timeout=self._timeout)
         return http.client.HTTPSConnection(host, port or 15671, timeout=self._timeout, context=self._tls())
@@ -172,6 +177,8 @@ class Client:
 
     def _unreachable(self, fault: Exception) -> Failure:
         target = self.target
+        if isinstance(fault, http.client.BadStatusLine) and not isinstance(fault, ConnectionError):
+            fault = http.client.HTTPException("what answers there does not speak HTTP; is it the port of the management API?")
         name = target.node or target.url
         where = target.url or "nothing: no file of a node with this name was found"
         looked = "\n".join(f"  {directory}" for directory in rendezvous.run_directories(os.environ))

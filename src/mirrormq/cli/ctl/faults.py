@@ -11,6 +11,7 @@ DATA: Final = 65
 NO_USER: Final = 67
 UNAVAILABLE: Final = 69
 SOFTWARE: Final = 70
+IO_ERROR: Final = 74
 TEMPORARY: Final = 75
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -11,20 +12,31 @@ from typing import NoReturn
 from mirrormq.cli.ctl import completion, grammar, usage
 from mirrormq.cli.ctl.catalogue import BY_NAME, Command
 from mirrormq.cli.ctl.context import Context
-from mirrormq.cli.ctl.faults import OK, USAGE, Failure, Misuse, WrongState
+from mirrormq.cli.ctl.faults import IO_ERROR, OK, USAGE, Failure, Misuse, WrongState
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if sys.stdout is None:              # it was closed
+        sys.stdout = io.TextIOWrapper(io.FileIO(os.open(os.devnull, os.O_WRONLY), "w"))
     try:
         code = run(given)
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _mute()
         code = OK
+    except OSError as fault:
+        _mute()
+        print(f"Error:\nthe output cannot be written: {fault.strerror}", file=sys.stderr)
+        code = IO_ERROR
     except KeyboardInterrupt:
         code = 130
     raise SystemExit(code)
+
+
+def _mute() -> None:
+    """What is still to be written goes nowhere, or Python would fail once more at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def run(given: list[str]) -> int:

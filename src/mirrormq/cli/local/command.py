@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -20,7 +20,17 @@ from mirrormq.cli.local.plan import Plan, PlanError, Wish
 
 DEFAULTS: Final = (3, 5671)
 directory = click.option("--dir", "where", type=click.Path(path_type=Path), required=True, help="Where the cluster is kept.")
-console = Console(highlight=False, soft_wrap=True)
+
+
+class Voice(Console):
+    """The nodes are seen to although nobody hears any more: a terminal was closed, or the reader of a pipe has had enough."""
+
+    def on_broken_pipe(self) -> None:
+        with suppress(SystemExit):
+            super().on_broken_pipe()
+
+
+console = Voice(highlight=False, soft_wrap=True)
 
 
 @click.group()
@@ -43,7 +53,10 @@ def _tells(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _say(text: str) -> None:
-    console.print(text, markup=False)
+    try:
+        console.print(text, markup=False)
+    except OSError:
+        console.on_broken_pipe()
 
 
 @cluster.command()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import time
@@ -135,9 +136,14 @@ def perf(*, as_json: bool, **options: Any) -> None:
         crews = crews_for(settings)
     except PerfError as error:
         raise click.UsageError(str(error)) from error
-    with display.choose(settings, as_json=as_json) as watcher:
-        outcome = run_loop(_main(settings, crews, watcher))
-    _print(settings, outcome, as_json=as_json)
+    try:
+        with display.choose(settings, as_json=as_json) as watcher:
+            outcome = run_loop(_main(settings, crews, watcher))
+        _print(settings, outcome, as_json=as_json)
+    except OSError as fault:
+        if fault.errno == errno.ENOSPC:
+            raise SystemExit("error: the output cannot be written: the disk is full") from None
+        raise
     raise SystemExit(outcome.exit_code)
 
 

@@ -13,6 +13,7 @@ from mirrormq.cli.perf.hot.publish import NUMBERED_SIZE
 from mirrormq.wire.properties import Properties
 from mirrormq.wire.table import Table, Value
 
+LARGEST = 512 << 20
 SIZES = {"": 1, "k": 1000, "m": 1000_000, "ki": 1024, "mi": 1024 * 1024}
 # The types whose routing we know; with any other, a message counts as received when one queue had it.
 KNOWN_TYPES = ("direct", "fanout", "topic", "headers")
@@ -133,7 +134,10 @@ def parse_size(text: str) -> int:
     match = re.fullmatch(r"(\d+)\s*([a-z]*?)b?", text.strip().lower())
     if match is None or match[2] not in SIZES:
         raise BadOption(f"{text!r} is no size: 100, 4k, 64Ki or 1M")
-    return int(match[1]) * SIZES[match[2]]
+    size = int(match[1]) * SIZES[match[2]]
+    if size > LARGEST:
+        raise BadOption(f"a message has at most 512 MiB; {text!r} is more")
+    return size
 
 
 def parse_pairs(text: str | None) -> Table:

@@ -1,0 +1,31 @@
+"""What a node does when it is told to end: by SIGTERM, by Ctrl-C, by a terminal that is closed, once or twice."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pika
+import pika.exceptions
+import pytest
+
+from compat.support import STOP_DEADLINE, ServerProcess
+
+pytestmark = pytest.mark.live
+
+
+@pytest.mark.parametrize("kinds", [(signal.SIGHUP,), (signal.SIGINT,), (signal.SIGTERM, signal.SIGTERM, signal.SIGHUP)])
+def test_clients_are_told_and_the_node_ends_cleanly(tmp_path: Path, kinds: tuple[signal.Signals, ...]) -> None:
+    server = ServerProcess(tmp_path)
+    server.start()
+    process = server.process
+    assert process is not None
+    connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", server.port, socket_timeout=60))
+    for kind in kinds:
+        process.send_signal(kind)
+    with pytest.raises(pika.exceptions.ConnectionClosedByBroker) as told:
+        connection.process_data_events(time_limit=60)
+    assert told.value.reply_code == 320
+    assert process.wait(STOP_DEADLINE) == 0, server.log()
+    assert server.log().rstrip().endswith("stopped")
+    assert "Traceback" not in server.log()
