@@ -8,6 +8,7 @@ import pytest
 
 from fuzz.client import Client, published
 from fuzz.runner import Runner
+from fuzz.world import World
 from mirrormq.wire.frames import HEARTBEAT_FRAME, content_frames, frame
 from mirrormq.wire.methods import BasicConsume, BasicPublish, BasicQos, BasicQosOk, ChannelClose, Method, QueueDeclare
 from mirrormq.wire.properties import Properties, encode_properties
@@ -111,3 +112,20 @@ def test_a_waiting_channel_gets_its_frames_in_order_though_content_is_on_its_way
     assert any(isinstance(method, BasicQosOk) for method in client.heard())
     assert client.judge.bodies == [b"x" * 70_000]
     assert not any(isinstance(method, ChannelClose) for method in client.heard())
+
+
+@pytest.mark.parametrize(("said_first", "told"), [
+    (b"\x16\x03\x01\x02\x00\x01\x00\x01", "it speaks TLS, and this port is a plain one"),
+    (b"GET / HTTP/1.1\r\nHost: h\r\n\r\n", "it speaks HTTP"),
+    (b"AMQP\x00\x01\x00\x00", "it asks for protocol 0, version 1.0.0"),
+    (b"EHLO", "it began with b'EHLO'"),
+])  # fmt: skip
+def test_whoever_speaks_another_language_is_named_in_the_log(said_first: bytes, told: str) -> None:
+    world = World()
+    connection, pipe = world.connect()
+    connection.receive(said_first)
+    world.settle()
+    assert b"".join(pipe.written) == b"AMQP\x00\x00\x09\x01"
+    assert connection.is_over
+    assert told in connection.end_reason
+    assert world.host.reports == 1

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from mirrormq.admin.call import Json, as_boolean
-from mirrormq.admin.errors import ApiError, bad_request, from_broker
+from mirrormq.admin.errors import ApiError, Reason, bad_request, from_broker
 from mirrormq.admin.parameters import KEPT, LIMITS, OPERATOR, POLICY, set_global_parameter, set_parameter
 from mirrormq.admin.permissions import grant, grant_topic, invalid_pattern
 from mirrormq.admin.policies import parse_policy
@@ -54,8 +54,16 @@ async def load_file(runtime: Runtime, path: Path) -> None:
         except (OSError, ValueError) as fault:
             raise DefinitionsError(f"definitions cannot be read from {file}: {fault}") from None
         except (ApiError, StoreUnheard) as fault:
-            reason = fault.reason if isinstance(fault, ApiError) else fault
+            reason = words_of(fault.reason) if isinstance(fault, ApiError) else fault
             raise DefinitionsError(f"definitions in {file} cannot be imported: {reason}") from None
+
+
+def words_of(reason: Reason) -> str:
+    """As a sentence has it: `["no_such_vhost", "shop"]` is 'no such vhost: shop'."""
+    if isinstance(reason, str):
+        return reason
+    name, *values = map(str, reason)
+    return f"{name.replace('_', ' ')}: {', '.join(values)}"
 
 
 def _files(path: Path) -> list[Path]:

@@ -80,6 +80,11 @@ class Connection(Inlet):
     def greet(self) -> None:
         self.broker.greet(self)
 
+    def refuse_stranger(self, data: bytes) -> None:
+        reason = f"the client does not speak AMQP 0-9-1: {language(data)}"
+        self.broker.host.report("warning", f"{self.name}: {reason}")
+        self.end(reason)
+
     def note_publisher(self) -> None:
         self.broker.note_publisher(self)
 
@@ -259,3 +264,14 @@ __all__ = [
     "CLOSED", "CLOSING", "EXPECTS_HEADER", "EXPECTS_OPEN", "EXPECTS_START_OK", "EXPECTS_TUNE_OK", "RUNNING", "STATES",
     "Connection",
 ]  # fmt: skip
+
+
+def language(data: bytes) -> str:
+    """What somebody says who is no AMQP 0-9-1 client, with what to do where that can be told."""
+    if data[:2] == b"\x16\x03":
+        return "it speaks TLS, and this port is a plain one; TLS needs 'listeners.ssl' in the configuration"
+    if data[:4] == b"AMQP" and len(data) >= 8:
+        return f"it asks for protocol {data[4]}, version {data[5]}.{data[6]}.{data[7]}"
+    if b"HTTP/1." in data[:4096]:
+        return "it speaks HTTP; the HTTP API and the page have a port of their own"
+    return f"it began with {data[:8]!r}"

@@ -69,6 +69,10 @@ class Inlet(Outlet):
         """The client speaks our protocol."""
         raise NotImplementedError
 
+    def refuse_stranger(self, data: bytes) -> None:
+        """It does not."""
+        raise NotImplementedError
+
     def fail_channel(self, error: ChannelError) -> None:
         raise NotImplementedError
 
@@ -115,7 +119,7 @@ class Inlet(Outlet):
             self.parts.append(data)
         elif data[:8] != PROTOCOL_HEADER and data[:8] not in OLDER_HEADERS:
             self.put(PROTOCOL_HEADER)
-            self.end("the client does not speak AMQP 0-9-1")
+            self.refuse_stranger(data)
         else:
             self.greet()
             self.frames(data, 8)
