@@ -1,7 +1,8 @@
 """The ready messages of a queue: a window in memory, the rest only in the log.
 
 Order is by index. Three places hold what is ready, and every index in one is below every index in the next, but for `returned`:
-  returned   requeued messages, by index; always older than anything that was not yet delivered
+  returned   requeued messages, by index; always older than anything that was not yet delivered. Those that were given back
+             without their content get it from the log when they are popped
   window     messages in memory, next to be delivered
   tail       messages that exist only in the log, from `tail_next` on: a count and a size
 A message enters the window while nothing is in the tail and the window has room. Otherwise only its log entry is kept.
@@ -123,6 +124,11 @@ class Backlog:
             self.writer.append_gathered()
         return self.log.read(self.log_id, index, max_bytes)
 
+    def load(self, message: Message) -> None:
+        """Before it is taken: a log that cannot be read must not cost a message."""
+        if not message.content:
+            message.content = self.content_at(message.index)
+
     def content_at(self, index: int) -> bytes:
         """The content of a live message that is in the log."""
         entries = self.read(index, 1)
@@ -187,6 +193,7 @@ class PlainBacklog(Backlog):
 
     def pop(self) -> Message:
         if self.returned:
+            self.load(self.returned[0][1])
             message = heapq.heappop(self.returned)[1]
         else:
             if self.tail and self._is_low():

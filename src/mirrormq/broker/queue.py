@@ -6,7 +6,7 @@ Work is gathered: a queue that has something to do is activated; once a turn it 
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from mypy_extensions import i64
 
@@ -26,8 +26,6 @@ from mirrormq.log.snapshot import Snapshot
 if TYPE_CHECKING:
     from mirrormq.broker.broker import Broker
     from mirrormq.broker.connection import Connection
-
-HELD_WINDOW: Final = 16384          # beyond so many unacknowledged messages their content stays in the log only
 
 
 class Queue(QueueLog):
@@ -146,6 +144,7 @@ class Queue(QueueLog):
         tracer = self.broker.tracer
         promised = self.promised
         self.promised = 0
+        is_lean = self.holds_much()
         while backlog.count:
             consumer = self._taker()
             if consumer is None:
@@ -176,7 +175,7 @@ class Queue(QueueLog):
             if tracer is not None:
                 tracer.delivered(self, consumer.channel, message)
             consumer.channel.deliver(consumer, message)
-            if self.held > HELD_WINDOW and message.logged:
+            if is_lean and message.logged:
                 message.content = b""       # the log has it; it is read again if it comes back
 
     def _taker(self) -> Consumer | None:
@@ -224,7 +223,6 @@ class Queue(QueueLog):
         self._let_go(message)
         message.redelivered = True
         if not self.is_deleted:
-            self._load(message)
             self.backlog.put_back(message)
             self.activate()
 
@@ -248,12 +246,11 @@ class Queue(QueueLog):
 
     def _load(self, message: Message) -> bool:
         """False if the log does not give its content back; the queue is out of service then."""
-        if not message.content:
-            try:
-                message.content = self.backlog.content_at(message.index)
-            except Exception as fault:  # noqa: BLE001 - who holds the message, or is closing, is not to blame
-                self.broker.stop_queue(self, fault)
-                return False
+        try:
+            self.backlog.load(message)
+        except Exception as fault:  # noqa: BLE001 - who holds the message, or is closing, is not to blame
+            self.broker.stop_queue(self, fault)
+            return False
         return True
 
     def purge(self) -> int:

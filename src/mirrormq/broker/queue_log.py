@@ -34,6 +34,8 @@ OVERFLOW: Final = 2
 PURGED: Final = 3
 REJECTED: Final = 4
 REASONS: Final = {EXPIRED: "expired", OVERFLOW: "maxlen", REJECTED: "rejected"}
+HELD_WINDOW: Final = 16384          # beyond so many unacknowledged messages their content stays in the log only
+HELD_BYTES: Final = 16 << 20        # and beyond so many bytes of them
 RESERVE: Final = 8192               # indexes ahead of the last delivery while there are consumers
 RESERVE_FOR_GETS: Final = 64        # and where messages are only taken one by one
 
@@ -203,6 +205,10 @@ class QueueLog(Destination):
         self.held_bytes += message.size
         if message.logged:
             self.held_logged.add(message.index)
+
+    def holds_much(self) -> bool:
+        """Whether what is delivered now is not kept in memory until it is settled."""
+        return self.held > HELD_WINDOW or self.held_bytes > HELD_BYTES
 
     def _let_go(self, message: Message) -> None:
         self.held -= 1
