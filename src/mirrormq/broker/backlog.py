@@ -84,10 +84,6 @@ class Backlog:
         head = self.head()
         return NEVER if head is None else head.expires
 
-    def pop_expired(self, now: int) -> Message | None:
-        head = self.head()
-        return self.pop() if head is not None and head.expires <= now else None
-
     def take_all(self, next_index: int) -> tuple[list[int], int, int]:
         """Empty it. Returns the log ranges that end, and the count and bytes of the persistent messages in them."""
         raise NotImplementedError

@@ -132,6 +132,7 @@ class DelayQueue(Queue):
         super().__init__(broker, vhost.name, f"amq.delayed.{exchange.name}", log_id, durable=exchange.durable,
                          auto_delete=False, owner=None, arguments=arguments, settings=effective_settings(arguments, {}))
         self.exchange: Exchange = exchange
+        self.passes_on = True
         self.backlog = DelayBacklog(self.backlog)
 
     def delay(self, message: Message, due: i64, waiter: Barrier | None) -> bool:

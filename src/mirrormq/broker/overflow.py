@@ -4,6 +4,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirrormq.broker.arguments import DROP_HEAD, REJECT_PUBLISH_DLX
+from mirrormq.broker.expiry import must_pause
 from mirrormq.broker.message import Message
 from mirrormq.broker.promised import put_back, set_aside, unpromised, unpromised_bytes
 from mirrormq.broker.queue_log import OVERFLOW, REASONS
@@ -64,7 +65,8 @@ def enforce_limits(queue: Queue) -> None:
 def _drop_head(queue: Queue) -> None:
     settings = queue.settings
     backlog = queue.backlog
-    while settings.max_length >= 0 and backlog.count > settings.max_length:
+    while settings.max_length >= 0 and backlog.count > settings.max_length and not must_pause(queue):
         queue.end(backlog.pop(), OVERFLOW)
-    while settings.max_length_bytes >= 0 and backlog.bytes > settings.max_length_bytes and backlog.count:
+    while settings.max_length_bytes >= 0 and backlog.bytes > settings.max_length_bytes and backlog.count \
+            and not must_pause(queue):
         queue.end(backlog.pop(), OVERFLOW)

@@ -16,6 +16,7 @@ from mirrormq.broker.confirms import ConfirmBarrier
 from mirrormq.broker.connection import Connection
 from mirrormq.broker.deadletter import bury, copies_of, deaths_of, makes_cycle, with_properties
 from mirrormq.broker.exchange import Exchange
+from mirrormq.broker.expiry import LETTER_COST
 from mirrormq.broker.forward.away import AwayQueue
 from mirrormq.broker.forward.letters import LetterBarrier
 from mirrormq.broker.message import DIRECT_REPLY, ContentInfo, Message, address_of, blind_copies
@@ -169,6 +170,7 @@ def return_message(channel: Channel, message: Message, code: int, text: str) -> 
 
 def publish_delayed(broker: Broker, vhost: VirtualHost, exchange: Exchange, message: Message, letter: LetterBarrier) -> None:
     """Route a message whose delay is over."""
+    broker.letter_bytes += message.size + LETTER_COST
     copies = (copies_of(message.info, "CC") or []) if message.info.copies else []
     keys = [message.routing_key(), *copies]
     for queue in find_queues(vhost, exchange, envelope_of(exchange, message, keys)):
@@ -184,6 +186,7 @@ def dead_letter(broker: Broker, queue: Queue, message: Message, reason: str, rea
     if vhost is None or exchange is None:
         return False
     broker.count(f"letters_{reason}", 1)
+    broker.letter_bytes += message.size + LETTER_COST
     instead = queue.settings.dead_letter_routing_key
     copies = (copies_of(message.info, "CC") or []) if message.info.copies else []
     published = [message.routing_key(), *copies]
