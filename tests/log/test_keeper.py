@@ -7,6 +7,8 @@ import errno
 from array import array
 from pathlib import Path
 
+import pytest
+
 from mirrormq.log.committer import Committer
 from mirrormq.log.entries import ChunkBuilder
 from mirrormq.log.helper import Job, perform
@@ -345,3 +347,38 @@ def test_a_small_old_message_does_not_hold_large_ones_beside_it(tmp_path: Path) 
     assert node.live_bodies(1) == [b"small", b"little"]
     node.restart()
     assert node.live_bodies(1) == [b"small", b"little"]
+
+
+def segments_of(folder: Path, queue_id: int) -> list[Path]:
+    return sorted((folder / "queues" / f"{queue_id:x}").glob("*.seg"))
+
+
+@pytest.mark.parametrize("harm", ["header", "entry", "cut", "gone"])
+@pytest.mark.parametrize("kept", [2, 20])
+def test_a_segment_that_cannot_be_read_is_named_and_other_queues_are_tidied_up(tmp_path: Path, harm: str, kept: int) -> None:
+    """With 2 of 40 kept it is found while a segment is written anew, with 20 while its live bytes are counted."""
+    node = Node(tmp_path, wal_bytes=256 * KIB, segment_bytes=2048 * KIB)
+    bodies = [b"m" * 40 * KIB if number < 20 else b"s" * 20 * KIB for number in range(40)]
+    found = {queue_id: node.publish(queue_id, bodies, per_chunk=10) for queue_id in (1, 2)}
+    node.store.commit(roll=True)
+    node.publish(3, [b"y"])
+    node.store.commit(roll=True)
+    node.tidy()
+    (path,) = segments_of(tmp_path, 1)
+    segment = node.store.queue(1).segments[0]       # type: ignore[union-attr]
+    node.store.reader.close_segment(segment)
+    if harm == "gone":
+        path.unlink()
+    else:
+        data = bytearray(path.read_bytes())
+        data[{"header": 40 + 30, "entry": 40 + 56 + 12 + 2 + 40 * KIB, "cut": 0}[harm]] ^= 0x55
+        path.write_bytes(data[: 60 if harm == "cut" else len(data)])
+    for queue_id, indexes in found.items():
+        node.ack(queue_id, [index for number, index in enumerate(indexes) if number % 40 >= kept])
+    node.publish(3, [b"y"])
+    node.store.commit(roll=True)
+    node.tidy()
+    assert len(node.store.wal.files) == 1
+    assert str(path) in node.store.queue(1).damage          # type: ignore[union-attr]
+    assert kept > 2 or sum(path.stat().st_size for path in segments_of(tmp_path, 2)) < 100 * KIB
+    assert node.live_bodies(2) == bodies[:kept]
