@@ -241,3 +241,18 @@ def test_of_many_large_deliveries_the_log_alone_keeps_the_content() -> None:
     (channel,) = [channel for connection in client.runner.world.broker.connections for channel in connection.channels.values()]
     assert len(channel.unacked) == 400
     assert sum([len(each.message.content) for each in channel.unacked.values()]) < HELD_BYTES + 8 * (1 << 20)
+
+
+def test_a_queue_keeps_little_when_all_queues_together_hold_too_much() -> None:
+    world = World()
+    queue = new_queue(world)
+    world.broker.budget.limit = -1
+    for number in range(100):
+        queue.publish(large(world, number), None)
+    assert in_memory(queue) < 4 * LARGE
+    held: list[int] = []
+    for _ in range(100):
+        held += [number_of(message) for message in hold_all(world, queue, 1)]
+        assert in_memory(queue) < 4 * LARGE
+    assert held == list(range(100))
+    assert world.broker.budget.used == 0

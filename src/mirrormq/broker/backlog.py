@@ -27,6 +27,8 @@ WINDOW_BYTES: Final = 8 << 20
 READ_BYTES: Final = 512 << 10
 LOW_MESSAGES: Final = 512           # a window that has less than both is filled up from the log
 LOW_BYTES: Final = 1 << 20
+SMALL_MESSAGES: Final = 16          # what a window holds when all of them together hold too much
+SMALL_BYTES: Final = 64 << 10
 ENTRY_OVERHEAD: Final = 320         # what a small message costs in memory beside its bytes
 BUDGET: Final = 256 << 20
 
@@ -152,7 +154,7 @@ class PlainBacklog(Backlog):
         if self.tail:
             return False
         if self.budget.used > self.budget.limit:
-            return len(self.window) < 16
+            return len(self.window) < SMALL_MESSAGES and self.window_bytes < SMALL_BYTES
         return len(self.window) < WINDOW_MESSAGES and self.window_bytes < WINDOW_BYTES
 
     def push(self, message: Message) -> None:
@@ -202,12 +204,14 @@ class PlainBacklog(Backlog):
         return message
 
     def _is_low(self) -> bool:
-        return len(self.window) < LOW_MESSAGES and self.window_bytes < LOW_BYTES
+        if len(self.window) >= LOW_MESSAGES or self.window_bytes >= LOW_BYTES:
+            return False
+        return self.budget.used <= self.budget.limit or not self.window
 
     def _refill(self) -> None:
         """Bring the next messages of the tail into the window."""
         while self.tail and self._is_low():
-            entries = self.read(self.tail_next, READ_BYTES)
+            entries = self.read(self.tail_next, READ_BYTES if self.budget.used <= self.budget.limit else SMALL_BYTES)
             if not entries:
                 raise LogHole(f"{self.tail} messages from index {self.tail_next} on are not in the log")
             for entry in entries:
