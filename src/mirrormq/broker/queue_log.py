@@ -24,6 +24,7 @@ from mirrormq.broker.message import Message
 from mirrormq.broker.ports import RingPort
 from mirrormq.broker.stability import Barrier, Unstable, pass_all
 from mirrormq.log.entries import ChunkBuilder
+from mirrormq.log.errors import QueueDamaged
 from mirrormq.log.fold import MAX_PUBLISHERS
 
 if TYPE_CHECKING:
@@ -265,7 +266,12 @@ class QueueLog(Destination):
             broker = self.broker
             ring = self.ring
             if ring is None:
-                broker.log.append(self.log_id, first, count, builder.seal(broker.now), sync=len(self.waiters) > 0)
+                try:
+                    broker.log.append(self.log_id, first, count, builder.seal(broker.now), sync=len(self.waiters) > 0)
+                except QueueDamaged:
+                    for waiter in self.waiters:
+                        waiter.is_lost = True
+                    raise
             else:
                 ring.append(first, count, builder.seal(broker.now), waits=self.is_consumed or len(self.light) > 0)
 
