@@ -8,9 +8,10 @@ from fuzz.client import Client
 from fuzz.runner import Runner
 from mirrormq.broker import rules
 from mirrormq.broker.expiry import PORTION
+from mirrormq.broker.overflow import CHUNK_BYTES
 from mirrormq.broker.policy import Policy
 from mirrormq.broker.throttling import set_alarms
-from mirrormq.wire.methods import BasicConsume, BasicGet, BasicGetEmpty, QueueDeclare
+from mirrormq.wire.methods import BasicConsume, BasicGet, BasicGetEmpty, QueueDeclare, TxCommit, TxCommitOk, TxSelect
 
 LARGE = 128 << 10
 MANY = 2 * PORTION // LARGE + 20
@@ -91,3 +92,20 @@ def test_nothing_leaves_while_the_disk_is_behind() -> None:
     assert sizes(client) == (MANY, 0)
     set_alarms(broker, {}, is_busy=False)
     check(client)
+
+
+def test_a_large_transaction_is_more_than_one_chunk() -> None:
+    """A chunk has a largest size, a transaction has none."""
+    client = Client(Runner())
+    client.say(QueueDeclare("q", durable=True), TxSelect())
+    count = CHUNK_BYTES // LARGE + 20
+    for number in range(count):
+        client.publish("q", b"%d" % number + bytes(LARGE))
+    client.say(TxCommit())
+    assert any(isinstance(method, TxCommitOk) for method in client.heard())
+    world = client.runner.world
+    assert len(world.log.chunks[world.broker.vhosts["/"].queues["q"].log_id]) == 2
+    client.say(BasicConsume("q", "t", no_ack=True))
+    while len(client.judge.bodies) < count:
+        client.heard()
+    assert [int(body[:-LARGE]) for body in client.judge.bodies] == list(range(count))

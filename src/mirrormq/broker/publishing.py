@@ -20,6 +20,7 @@ from mirrormq.broker.expiry import LETTER_COST
 from mirrormq.broker.forward.away import AwayQueue
 from mirrormq.broker.forward.letters import LetterBarrier
 from mirrormq.broker.message import DIRECT_REPLY, ContentInfo, Message, address_of, blind_copies
+from mirrormq.broker.overflow import append_much
 from mirrormq.broker.queue import Queue
 from mirrormq.broker.route import Route
 from mirrormq.broker.routing import depends_on_headers, route
@@ -214,6 +215,7 @@ def _post(broker: Broker, target: Queue, letter: Message) -> None:
     broker.letter_depth += 1
     try:
         target.publish(letter, None)
+        append_much(target)
     finally:
         broker.letter_depth -= 1
 
