@@ -13,6 +13,7 @@ from mirrormq.log.committer import Committer
 from mirrormq.log.entries import ChunkBuilder
 from mirrormq.log.helper import Job, perform
 from mirrormq.log.keeper import Keeper, due_work, run_steps
+from mirrormq.log.reader import MAX_OPEN
 from mirrormq.log.snapshot import Snapshot
 from mirrormq.log.store import Store
 from mirrormq.log.syncer import ThreadSyncer, Worker
@@ -382,3 +383,23 @@ def test_a_segment_that_cannot_be_read_is_named_and_other_queues_are_tidied_up(t
     assert str(path) in node.store.queue(1).damage          # type: ignore[union-attr]
     assert kept > 2 or sum(path.stat().st_size for path in segments_of(tmp_path, 2)) < 100 * KIB
     assert node.live_bodies(2) == bodies[:kept]
+
+
+def test_reading_ahead_does_not_close_the_segment_that_is_read(tmp_path: Path) -> None:
+    """Only so many segments are open at once, and the one to be closed may be the one in use."""
+    node = Node(tmp_path, wal_bytes=4096 * KIB, segment_bytes=64 * KIB)
+    first, second, _ = [node.publish(1, [b"%d" % number * 70 * KIB])[0] for number in range(3)]
+    others = range(2, MAX_OPEN + 1)
+    for queue_id in others:
+        node.publish(queue_id, [b"m" * 70 * KIB])
+    node.store.commit(roll=True)
+    node.publish(1000, [b"y"])
+    node.store.commit(roll=True)
+    node.tidy()
+    assert node.store.stats().segment_files == 3 + len(others)
+    assert len(node.store.read(1, second, 1)) == 1          # opens the second and the third
+    assert len(node.store.read(1, first, 1)) == 1           # and the first, which is the oldest when those are closed
+    for queue_id in others:
+        assert len(node.store.read(queue_id, 1, 1)) == 1
+    assert [entry.index for entry in node.store.read(1, first, 1)] == [first]
+    node.restart()

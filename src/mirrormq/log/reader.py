@@ -109,18 +109,16 @@ class Reader:
             except DamagedChunk as problem:
                 raise damaged(queue, str(segment.path), problem) from problem
             except OSError as problem:
-                raise unreadable(queue, str(segment.path), problem) from problem
+                raise unreadable(queue, str(problem.filename or segment.path), problem) from problem
             if self._left <= 0:
                 return
 
     def _from_segment(self, queue: QueueLog, segment: Segment, at: int) -> None:
-        fd = self.open_segment(segment)
-        if queue.near_segment is segment and queue.near_index == self._want:
-            offset = queue.near_offset
-        else:
-            offset = segment.offset_for(self._want, fd)
-            if at + 1 < len(queue.segments):
-                os.posix_fadvise(self.open_segment(queue.segments[at + 1]), 0, AHEAD, os.POSIX_FADV_WILLNEED)
+        is_near = queue.near_segment is segment and queue.near_index == self._want
+        if not is_near and at + 1 < len(queue.segments):
+            os.posix_fadvise(self.open_segment(queue.segments[at + 1]), 0, AHEAD, os.POSIX_FADV_WILLNEED)
+        fd = self.open_segment(segment)         # the last to be opened, for that may close any other
+        offset = queue.near_offset if is_near else segment.offset_for(self._want, fd)
         while offset < segment.length and self._left > 0:
             offset = self._segment_window(queue, segment, fd, offset)
         queue.near_segment = segment
