@@ -8,6 +8,7 @@ from fuzz.client import Client
 from fuzz.runner import Runner
 from mirrormq.broker import rules
 from mirrormq.broker.expiry import PORTION
+from mirrormq.broker.forward.embassy import Embassy
 from mirrormq.broker.overflow import CHUNK_BYTES
 from mirrormq.broker.policy import Policy
 from mirrormq.broker.throttling import set_alarms
@@ -91,6 +92,18 @@ def test_nothing_leaves_while_the_disk_is_behind() -> None:
     pass_time(client, 100)
     assert sizes(client) == (MANY, 0)
     set_alarms(broker, {}, is_busy=False)
+    check(client)
+
+
+def test_nothing_leaves_while_another_node_is_behind() -> None:
+    client = full({"x-message-ttl": TTL})
+    forwarding = client.runner.world.broker.forwarding
+    other = forwarding.embassies["other"] = Embassy(forwarding, "other")
+    other.load = PORTION + 1
+    pass_time(client, TTL + 1)
+    pass_time(client, 100)
+    assert sizes(client) == (MANY, 0)
+    other.load = 0
     check(client)
 
 

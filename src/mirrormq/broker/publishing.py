@@ -171,10 +171,10 @@ def return_message(channel: Channel, message: Message, code: int, text: str) -> 
 
 def publish_delayed(broker: Broker, vhost: VirtualHost, exchange: Exchange, message: Message, letter: LetterBarrier) -> None:
     """Route a message whose delay is over."""
-    broker.letter_bytes += message.size + LETTER_COST
     copies = (copies_of(message.info, "CC") or []) if message.info.copies else []
     keys = [message.routing_key(), *copies]
     for queue in find_queues(vhost, exchange, envelope_of(exchange, message, keys)):
+        broker.letter_bytes += message.size + LETTER_COST
         queue.publish(message.copy(), letter if queue.is_away else None)
 
 
@@ -187,7 +187,6 @@ def dead_letter(broker: Broker, queue: Queue, message: Message, reason: str, rea
     if vhost is None or exchange is None:
         return False
     broker.count(f"letters_{reason}", 1)
-    broker.letter_bytes += message.size + LETTER_COST
     instead = queue.settings.dead_letter_routing_key
     copies = (copies_of(message.info, "CC") or []) if message.info.copies else []
     published = [message.routing_key(), *copies]
@@ -199,6 +198,7 @@ def dead_letter(broker: Broker, queue: Queue, message: Message, reason: str, rea
     barrier = LetterBarrier(queue, message, reason_code)
     for target in find_queues(vhost, exchange, envelope_of(exchange, letter, keys)):
         if not makes_cycle(deaths, target.name):
+            broker.letter_bytes += message.size + LETTER_COST
             if isinstance(target, AwayQueue):
                 target.post(letter.copy(), barrier)
             else:
