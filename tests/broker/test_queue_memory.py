@@ -3,12 +3,20 @@ from __future__ import annotations
 
 import pytest
 
+from fuzz.client import Client
+from fuzz.runner import Runner
 from fuzz.world import World
 from mirrormq.broker import registry
 from mirrormq.broker.arguments import QueueArguments
+from mirrormq.broker.backlog import WINDOW_BYTES, PlainBacklog
 from mirrormq.broker.message import Message, address_of, build_content
+from mirrormq.broker.priority import PriorityBacklog
 from mirrormq.broker.queue import Queue
+from mirrormq.broker.queue_log import HELD_BYTES
+from mirrormq.broker.recovery import restore_queue
 from mirrormq.broker.stability import Barrier
+from mirrormq.log.fold import RecoveredQueue
+from mirrormq.wire.methods import BasicConsume, QueueDeclare
 from mirrormq.wire.properties import Properties, encode_properties
 
 MORE_THAN_A_WINDOW = 20_000
@@ -105,3 +113,146 @@ def test_requeued_messages_come_back_in_their_place_though_only_the_log_has_them
     for each in reversed(held):
         queue.requeue(each)
     assert [take(world, queue) for _ in range(200)] == list(range(200))
+
+LARGE = 64 << 10
+
+
+def large(world: World, number: int, mode: int = 2, priority: int = 0) -> Message:
+    properties = encode_properties(Properties(delivery_mode=mode, priority=priority))
+    body = b"%d" % number + bytes(LARGE)
+    content = build_content(1, properties, body, 131072)
+    return Message(content, address_of("", "q"), world.broker.infos.get(properties), len(body))
+
+
+def number_of(message: Message) -> int:
+    return int(message.body()[:-LARGE])
+
+
+def hold_all(world: World, queue: Queue, count: int) -> list[Message]:
+    held: list[Message] = []
+    while len(held) < count:
+        got = queue.get(Patience())
+        if got is None:
+            world.settle()
+            continue
+        queue.hold(got)
+        held.append(got)
+    return held
+
+
+def restarted(world: World, queue: Queue) -> Queue:
+    """The same queue as recovery would give it back."""
+    world.settle()
+    found = RecoveredQueue(queue.log_id)
+    found.start_from(queue.snapshot(final=False))
+    found.settle()
+    again = Queue(world.broker, "/", "q", queue.log_id, durable=True, auto_delete=False, owner=None,
+                  arguments=queue.arguments, settings=queue.settings)
+    queue.backlog.clear()
+    restore_queue(again, found)
+    return again
+
+
+def in_memory(queue: Queue) -> int:
+    backlog = queue.backlog
+    if isinstance(backlog, PlainBacklog):
+        found = [*backlog.window, *[message for _, message in backlog.returned]]
+    else:
+        assert isinstance(backlog, PriorityBacklog)
+        found = backlog._in_memory()
+    return sum([len(message.content) for message in found])
+
+
+def test_large_messages_of_a_priority_queue_cost_no_more_memory_than_a_plain_ones() -> None:
+    world = World()
+    queue = new_queue(world, x_max_priority=2)
+    for number in range(600):
+        queue.publish(large(world, number, 2, number % 3), None)
+    world.settle()
+    assert in_memory(queue) < 2 * WINDOW_BYTES
+    expected = [number for priority in (2, 1, 0) for number in range(600) if number % 3 == priority]
+    assert [number_of(message) for message in hold_all(world, queue, 600)] == expected
+    assert world.broker.budget.used == 0
+
+
+def test_a_transient_message_does_not_overtake_what_only_the_log_has_of_its_priority() -> None:
+    world = World()
+    queue = new_queue(world, x_max_priority=2)
+    for number in range(4000):
+        queue.publish(message(world, number, 2), None)
+    assert [take(world, queue) for _ in range(2500)] == list(range(2500))
+    queue.publish(message(world, 4000, 1), None)
+    assert [take(world, queue) for _ in range(1501)] == list(range(2500, 4001))
+
+
+def test_a_purge_of_a_priority_queue_reads_nothing() -> None:
+    world = World()
+    queue = new_queue(world, x_max_priority=2)
+    for number in range(9000):
+        queue.publish(message(world, number, 1 + number % 2, number % 3), None)
+    world.settle()
+    world.log.read = None           # type: ignore[method-assign, assignment]
+    assert queue.purge() == 9000
+    world.settle()
+    assert (queue.kept, queue.kept_bytes, world.broker.budget.used) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("arguments", [{}, {"x_max_priority": 2}])
+def test_large_messages_that_come_back_to_the_queue_stay_in_the_log(arguments: dict[str, int]) -> None:
+    world = World()
+    queue = new_queue(world, **arguments)
+    for number in range(600):
+        queue.publish(large(world, number), None)
+    held = hold_all(world, queue, 600)
+    for each in held[100:]:
+        each.content = b""          # as `pump` does beyond what is kept of unacknowledged ones
+    for each in held:
+        queue.requeue(each)
+    assert in_memory(queue) < 2 * WINDOW_BYTES
+    assert [number_of(each) for each in hold_all(world, queue, 600)] == list(range(600))
+    assert all(each.redelivered for each in held)
+
+
+@pytest.mark.parametrize("arguments", [{}, {"x_max_priority": 2}])
+@pytest.mark.parametrize("is_held", [False, True])
+def test_a_restart_brings_no_more_than_a_window_of_content_into_memory(arguments: dict[str, int], *, is_held: bool) -> None:
+    world = World()
+    queue = new_queue(world, **arguments)
+    for number in range(600):
+        queue.publish(large(world, number), None)
+    if is_held:
+        hold_all(world, queue, 600)
+    again = restarted(world, queue)
+    assert (again.backlog.count, again.kept) == (600, 600)
+    assert in_memory(again) < 2 * WINDOW_BYTES
+    assert [number_of(each) for each in hold_all(world, again, 600)] == list(range(600))
+
+
+def test_of_many_large_deliveries_the_log_alone_keeps_the_content() -> None:
+    client = Client(Runner())
+    client.say(QueueDeclare("q", durable=True))
+    for _ in range(400):
+        client.publish("q", bytes(LARGE))
+    client.rest()
+    client.say(BasicConsume("q", "t"))
+    for _ in range(400):
+        client.rest()
+        client.heard()
+    (channel,) = [channel for connection in client.runner.world.broker.connections for channel in connection.channels.values()]
+    assert len(channel.unacked) == 400
+    assert sum([len(each.message.content) for each in channel.unacked.values()]) < HELD_BYTES + 8 * (1 << 20)
+
+
+def test_a_queue_keeps_little_when_all_queues_together_hold_too_much() -> None:
+    world = World()
+    queue = new_queue(world)
+    world.broker.budget.limit = -1
+    for number in range(100):
+        queue.publish(large(world, number), None)
+    assert in_memory(queue) < 4 * LARGE
+    held: list[int] = []
+    for _ in range(100):
+        held += [number_of(message) for message in hold_all(world, queue, 1)]
+        assert in_memory(queue) < 4 * LARGE
+    assert held == list(range(100))
+    assert world.broker.budget.used == 0

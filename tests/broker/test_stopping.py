@@ -122,6 +122,9 @@ def test_a_message_that_cannot_be_read_again_stays_in_the_log(
     damage(runner)
     client.say(BasicReject(1, requeue=requeue))
     assert client.heard() == []
+    if requeue:
+        client.say(BasicGet("q"))       # it is read when its turn comes
+        client.heard()
     if requeue or arguments:
         assert queue.damage
         assert list(queue.snapshot(final=False).live) == [held.message.index]
@@ -164,3 +167,21 @@ def test_a_closed_channel_can_be_opened_again(runner: Runner, client: Client) ->
     client.heard()
     client.say(ChannelOpen(), channel=3)
     assert isinstance(client.heard()[-1], ChannelOpenOk)
+
+
+def test_a_publish_that_the_log_does_not_take_in_the_middle_of_a_turn_is_refused(runner: Runner, client: Client) -> None:
+    """What is gathered is appended before something is read, and the log has been damaged meanwhile."""
+    damaged(runner, client, messages=1)
+    runner.world.log.damaged.clear()
+    client.say(BasicGet("q"))
+    client.heard()
+    held = next(iter(next(iter(runner.world.broker.connections)).channels.values())).unacked[1]
+    held.message.content = b""
+    client.say(BasicReject(1, requeue=True), ConfirmSelect())
+    client.heard()
+    damage(runner)
+    client.feed(published("q"))
+    client.say(BasicConsume("q", "t"))
+    heard = client.heard()
+    assert [method.delivery_tag for method in heard if isinstance(method, BasicNack)] == [1]
+    assert not [method for method in heard if isinstance(method, BasicAck)]

@@ -145,6 +145,7 @@ async def test_after_a_failed_sync_the_data_is_written_anew_elsewhere(tmp_path: 
     # What the failed sync was for may have been lost by the kernel: it must not matter.
     os.truncate(first.path, good)
     assert bench.bodies() == [b"before", b"unsynced", b"during", b"after"]
+    assert bench.store.pending_bytes == 0
     assert bench.reopened() == [b"before", b"unsynced", b"during", b"after"]
     bench.close()
 
@@ -175,6 +176,35 @@ async def test_when_the_helper_is_killed_a_thread_goes_on(tmp_path: Path) -> Non
         await bench.committer.drain()
     assert bench.faults == []
     assert bench.reopened() == [b"1", b"2", b"3", b"4"]
+    bench.close()
+
+
+async def test_when_the_helper_is_killed_at_a_sync_the_data_is_written_anew(tmp_path: Path) -> None:
+    """The sync may have failed, and no other sync of these files would say so."""
+    bench = Bench(tmp_path, ProcessSyncer)
+    bench.publish(b"1")
+    await bench.committer.drain()
+    helper = bench.syncer._helper  # type: ignore[attr-defined]
+    os.kill(helper.process.pid, signal.SIGSTOP)
+    bench.publish(b"2")
+    bench.committer.kick()
+    os.kill(helper.process.pid, signal.SIGKILL)
+    await bench.committer.drain()
+    assert "is gone" in str(bench.faults[0])
+    assert bench.faults[1:] == [None]
+    assert len(bench.store.wal.files) == 2
+    assert bench.reopened() == [b"1", b"2"]
+    bench.close()
+
+
+async def test_a_spare_that_was_taken_away_is_not_missed(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, ThreadSyncer, wal_bytes=1000)
+    bench.store.wal.spares.append(tmp_path / "wal" / "gone.spare")
+    async with asyncio.timeout(60):
+        for number in range(3):
+            bench.publish(b"%d" % number * 900)
+            await bench.committer.drain()
+    assert bench.faults == []
     bench.close()
 
 

@@ -9,13 +9,14 @@ from random import Random
 
 import pytest
 
+from mirrormq.log.entries import EXPIRED, ChunkBuilder
 from mirrormq.log.errors import FormatRefused, LogError, QueueDamaged
 from mirrormq.log.keeper import due_work, run_steps
 from mirrormq.log.recovery import Recovery
 from mirrormq.log.snapshot import Snapshot
 from mirrormq.log.store import Store
 
-from .support import ModelQueue, abandon, append_ack, append_messages, read_all
+from .support import ModelQueue, abandon, append_ack, append_messages, read_all, seal
 
 A, B, C = 0xA, 0xB, 0xC
 
@@ -291,4 +292,36 @@ def test_a_directory_that_nobody_knows_is_kept_and_named(tmp_path: Path) -> None
     store = Store(tmp_path)
     assert any("beef" in note for note in store.open().notes)
     assert stray.exists()
+    store.close()
+
+
+def test_a_message_is_not_dropped_where_its_dead_letter_is_torn(tmp_path: Path) -> None:
+    """Both are in one unfinished write, of which the disk has the second half."""
+    store = Store(tmp_path)
+    store.open()
+    (index,) = append_messages(store, A, [b"message"])
+    append_messages(store, C, [b"other"])
+    store.commit()
+    append_messages(store, B, [b"dead letter"])
+    append_messages(store, C, [b"sound"])
+    builder = ChunkBuilder(A, 1, store.next_index(A))
+    builder.drop(EXPIRED, [index, index], 1, len(b"message"))
+    seal(store, builder, 1)
+    append_messages(store, A, [b"behind it"])
+    store.commit()
+    abandon(store)
+    path = the_wal(tmp_path)
+    flip(path, path.read_bytes().index(b"dead letter"))
+    store = Store(tmp_path)
+    recovery = store.open()
+    assert any("an unfinished write" in note for note in recovery.notes)
+    assert not any(queue.damage for queue in recovery.queues.values())
+    assert (recovery.queues[A].count, index in recovery.queues[A].gone, recovery.queues[A].cursor) == (1, False, index)
+    assert [entry.content for entry in read_all(store, A)] == [b"message"]
+    assert [entry.content for entry in read_all(store, C)] == [b"other", b"sound"]
+    append_messages(store, A, [b"again"])
+    store.close()
+    store = Store(tmp_path)
+    assert store.open().notes == []
+    assert [entry.content for entry in read_all(store, A)] == [b"message", b"again"]
     store.close()

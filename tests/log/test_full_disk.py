@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from mirrormq.log.helper import perform
+from mirrormq.log.keeper import due_work, run_steps
 from mirrormq.log.store import Store
 
-from .support import read_all
+from .support import append_messages, read_all
 
 CHILD = Path(__file__).with_name("full_disk_child.py")
 
@@ -74,3 +75,20 @@ def test_a_full_disk_does_not_keep_the_files_from_being_noted(small_disk: Path) 
     assert (note.read_bytes(), [path.name for path in small_disk.glob("*.new")]) == (b"3 4 new\n", [])
     with pytest.raises(OSError, match="No space"):
         perform(("note", str(small_disk / "another"), b"3 4 new\n"))
+
+
+def test_where_space_is_scarce_no_spare_is_made_and_old_files_are_given_up(small_disk: Path) -> None:
+    """A spare that cannot be had must not keep from the work that frees space, nor take the last of it."""
+    store = Store(small_disk / "data", wal_bytes=1 << 20)
+    store.open()
+    for number in range(6):
+        append_messages(store, 1, [b"%d" % number + bytes(100_000)])
+        store.commit()
+        run_steps(store, due_work(store, lambda _: None))
+    assert (store.wal.spares, list((small_disk / "data/wal").glob("*spare*"))) == ([], [])
+    store.commit(roll=True)
+    append_messages(store, 2, [b"x"])
+    store.commit(roll=True)
+    run_steps(store, due_work(store, lambda _: None))
+    assert len(store.wal.files) == 1
+    store.close()

@@ -77,7 +77,7 @@ def look(queue: Queue, after: Spot, *, held: bool = False) -> Look:
 def _plain(backlog: PlainBacklog, after: Spot) -> Look:
     back = heapq.nsmallest(STEP_MESSAGES, [message for index, message in backlog.returned if index > after.at], key=_index)
     waiting = [message for message in backlog.window if message.index > after.at]
-    seen = _cut(heapq.merge(back, waiting, key=_index), 0)
+    seen = _cut(_whole(backlog, heapq.merge(back, waiting, key=_index)), 0)
     if seen:
         return _behind(seen)
     entries = backlog.read(max(backlog.tail_next, after.at + 1), STEP_BYTES) if backlog.tail else []
@@ -91,6 +91,19 @@ def _index(message: Message) -> int:
 
 def _behind(seen: list[Seen]) -> Look:
     return Look(seen, seen[-1].spot if seen else None)
+
+
+def _whole(backlog: Backlog, messages: Iterable[Message]) -> Iterable[Message]:
+    """Of those whose content only the log has, copies that have it."""
+    for message in messages:
+        if message.content:
+            yield message
+            continue
+        copy = message.copy()
+        copy.index, copy.expires, copy.logged = message.index, message.expires, message.logged
+        copy.persistent, copy.redelivered = message.persistent, message.redelivered
+        backlog.load(copy)
+        yield copy
 
 
 def _cut(messages: Iterable[Message], depth: int) -> list[Seen]:
@@ -117,7 +130,8 @@ def _by_priority(backlog: PriorityBacklog, after: Spot) -> Look:
 
 def _of_level(backlog: Backlog, level: Level, depth: int, floor: int) -> list[Seen]:
     back = heapq.nsmallest(STEP_MESSAGES, [message for index, message in level.returned if index > floor], key=_index)
-    seen = _cut(heapq.merge(back, [message for message in level.window if message.index > floor], key=_index), depth)
+    waiting = [message for message in level.window if message.index > floor]
+    seen = _cut(_whole(backlog, heapq.merge(back, waiting, key=_index)), depth)
     if seen:
         return seen
     at = max(level.tail_at, bisect_right(level.tail, floor))

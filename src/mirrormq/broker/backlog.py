@@ -1,7 +1,8 @@
 """The ready messages of a queue: a window in memory, the rest only in the log.
 
 Order is by index. Three places hold what is ready, and every index in one is below every index in the next, but for `returned`:
-  returned   requeued messages, by index; always older than anything that was not yet delivered
+  returned   requeued messages, by index; always older than anything that was not yet delivered. Those that were given back
+             without their content get it from the log when they are popped
   window     messages in memory, next to be delivered
   tail       messages that exist only in the log, from `tail_next` on: a count and a size
 A message enters the window while nothing is in the tail and the window has room. Otherwise only its log entry is kept.
@@ -26,6 +27,8 @@ WINDOW_BYTES: Final = 8 << 20
 READ_BYTES: Final = 512 << 10
 LOW_MESSAGES: Final = 512           # a window that has less than both is filled up from the log
 LOW_BYTES: Final = 1 << 20
+SMALL_MESSAGES: Final = 16          # what a window holds when all of them together hold too much
+SMALL_BYTES: Final = 64 << 10
 ENTRY_OVERHEAD: Final = 320         # what a small message costs in memory beside its bytes
 BUDGET: Final = 256 << 20
 
@@ -83,10 +86,6 @@ class Backlog:
         head = self.head()
         return NEVER if head is None else head.expires
 
-    def pop_expired(self, now: int) -> Message | None:
-        head = self.head()
-        return self.pop() if head is not None and head.expires <= now else None
-
     def take_all(self, next_index: int) -> tuple[list[int], int, int]:
         """Empty it. Returns the log ranges that end, and the count and bytes of the persistent messages in them."""
         raise NotImplementedError
@@ -123,6 +122,11 @@ class Backlog:
             self.writer.append_gathered()
         return self.log.read(self.log_id, index, max_bytes)
 
+    def load(self, message: Message) -> None:
+        """Before it is taken: a log that cannot be read must not cost a message."""
+        if not message.content:
+            message.content = self.content_at(message.index)
+
     def content_at(self, index: int) -> bytes:
         """The content of a live message that is in the log."""
         entries = self.read(index, 1)
@@ -150,7 +154,7 @@ class PlainBacklog(Backlog):
         if self.tail:
             return False
         if self.budget.used > self.budget.limit:
-            return len(self.window) < 16
+            return len(self.window) < SMALL_MESSAGES and self.window_bytes < SMALL_BYTES
         return len(self.window) < WINDOW_MESSAGES and self.window_bytes < WINDOW_BYTES
 
     def push(self, message: Message) -> None:
@@ -187,6 +191,7 @@ class PlainBacklog(Backlog):
 
     def pop(self) -> Message:
         if self.returned:
+            self.load(self.returned[0][1])
             message = heapq.heappop(self.returned)[1]
         else:
             if self.tail and self._is_low():
@@ -199,12 +204,14 @@ class PlainBacklog(Backlog):
         return message
 
     def _is_low(self) -> bool:
-        return len(self.window) < LOW_MESSAGES and self.window_bytes < LOW_BYTES
+        if len(self.window) >= LOW_MESSAGES or self.window_bytes >= LOW_BYTES:
+            return False
+        return self.budget.used <= self.budget.limit or not self.window
 
     def _refill(self) -> None:
         """Bring the next messages of the tail into the window."""
         while self.tail and self._is_low():
-            entries = self.read(self.tail_next, READ_BYTES)
+            entries = self.read(self.tail_next, READ_BYTES if self.budget.used <= self.budget.limit else SMALL_BYTES)
             if not entries:
                 raise LogHole(f"{self.tail} messages from index {self.tail_next} on are not in the log")
             for entry in entries:

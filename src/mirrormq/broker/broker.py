@@ -79,6 +79,7 @@ class Broker:
         self.drained: list[Outlet] = []
         self.letters: list[tuple[Queue, Message]] = []      # dead letters on their way to a queue
         self.letter_depth: i64 = 0
+        self.letter_bytes: i64 = 0          # of the dead letters of this turn
         self.routed: list[Connection] = []
         self.reply_channels: dict[str, Channel] = {}
         self.timers: list[tuple[int, int, Queue]] = []
@@ -115,6 +116,7 @@ class Broker:
             queue.is_active = False
         self.active = []
         seal_queues(self, done)
+        self.letter_bytes = 0
         self._close_barriers()
         self._release_ripe()
         self.forwarding.flush()

@@ -48,6 +48,9 @@ def _on_header(channel: Channel, payload: bytes) -> None:
     channel.body = []
     channel.body_size = size
     channel.body_left = size
+    connection = channel.connection
+    if not connection.is_publisher:
+        connection.broker.note_publisher(connection)    # or an alarm would let the rest of its first message in
     if size == 0:
         _finish(channel)
 
@@ -68,8 +71,6 @@ def _finish(channel: Channel) -> None:
     body = channel.body[0] if len(channel.body) == 1 else b"".join(channel.body)
     reset(channel)
     content = build_content(channel.number, head[12:], body, connection.frame_max)
-    if not connection.is_publisher:
-        connection.broker.note_publisher(connection)
     connection.current_method = 60 << 16 | 40
     channel.publish(channel.publish_key, connection.broker.infos.get(head[12:]), content, len(body))
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from mypy_extensions import i64
 
 from mirrormq.broker.arguments import QueueArguments, effective_settings
-from mirrormq.broker.backlog import Backlog, LogHole
+from mirrormq.broker.backlog import WINDOW_BYTES, Backlog, LogHole
 from mirrormq.broker.exchange import Exchange
 from mirrormq.broker.forward.letters import LetterBarrier
 from mirrormq.broker.message import NEVER, Message
@@ -52,16 +52,18 @@ class DelayBacklog(Backlog):
         self.log_id = source.log_id
         self.slots: list[tuple[int, int, Message | None]] = []
         self.loaded: i64 = 0
+        self.loaded_bytes: i64 = 0
 
     def has_room(self, size: int) -> bool:
-        return self.loaded < WINDOW
+        return self.loaded < WINDOW and self.loaded_bytes < WINDOW_BYTES
 
     def push(self, message: Message) -> None:
         self.loaded += 1
+        self.loaded_bytes += message.size
         self._add(message, message)
 
     def push_logged(self, message: Message) -> None:
-        if self.loaded < WINDOW:
+        if self.has_room(message.size):
             self.push(message)
         else:
             self._add(message, None)
@@ -86,6 +88,7 @@ class DelayBacklog(Backlog):
             message = self.message_of(entries[0])
             heapq.heapreplace(self.slots, (due, index, message))
             self.loaded += 1
+            self.loaded_bytes += message.size
         return message
 
     def pop(self) -> Message:
@@ -93,6 +96,7 @@ class DelayBacklog(Backlog):
         assert message is not None
         heapq.heappop(self.slots)
         self.loaded -= 1
+        self.loaded_bytes -= message.size
         self.count -= 1
         self.bytes -= message.size
         return message
@@ -111,6 +115,7 @@ class DelayBacklog(Backlog):
         self.count = 0
         self.bytes = 0
         self.loaded = 0
+        self.loaded_bytes = 0
 
     def cursor(self, next_index: int) -> int:
         return next_index
@@ -127,6 +132,7 @@ class DelayQueue(Queue):
         super().__init__(broker, vhost.name, f"amq.delayed.{exchange.name}", log_id, durable=exchange.durable,
                          auto_delete=False, owner=None, arguments=arguments, settings=effective_settings(arguments, {}))
         self.exchange: Exchange = exchange
+        self.passes_on = True
         self.backlog = DelayBacklog(self.backlog)
 
     def delay(self, message: Message, due: i64, waiter: Barrier | None) -> bool:
@@ -174,7 +180,7 @@ class Delays:
         from mirrormq.broker import publishing
         vhost = self.broker.vhosts.get(queue.vhost)
         if vhost is not None and vhost.exchanges.get(queue.exchange.name) is queue.exchange:
-            publishing.publish_delayed(vhost, queue.exchange, marked_as_delayed(self.broker, message), letter)
+            publishing.publish_delayed(self.broker, vhost, queue.exchange, marked_as_delayed(self.broker, message), letter)
 
     def forget(self, vhost: VirtualHost, exchange: Exchange) -> None:
         queue = self.queues.pop(exchange, None)

@@ -158,6 +158,8 @@ def _hand_over(channel: Channel, queue: Queue, message: Message, *, no_ack: bool
     answer = BasicGetOk(tag, message.exchange(), message.routing_key(), queue.backlog.count, redelivered=message.redelivered)
     channel.send(answer)
     channel.put_content(message.content)
+    if message.logged and queue.holds_much():
+        message.content = b""
 
 
 def on_ack(channel: Channel, method: BasicAck) -> None:

@@ -1,15 +1,28 @@
-"""What becomes of messages when a queue is full: the oldest go, or the new ones are refused."""
+"""What becomes of messages when a queue, or a chunk of its log, is full: the oldest go, or the new ones are refused."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from mirrormq.broker.arguments import DROP_HEAD, REJECT_PUBLISH_DLX
+from mirrormq.broker.expiry import must_pause
 from mirrormq.broker.message import Message
 from mirrormq.broker.promised import put_back, set_aside, unpromised, unpromised_bytes
 from mirrormq.broker.queue_log import OVERFLOW, REASONS
+from mirrormq.log.errors import QueueDamaged
+
+CHUNK_BYTES: Final = 64 << 20
 
 if TYPE_CHECKING:
     from mirrormq.broker.queue import Queue
+
+
+def append_much(queue: Queue) -> None:
+    """Where one operation brings any number of messages: their chunk must not outgrow its format."""
+    if queue.builder.size > CHUNK_BYTES:
+        try:
+            queue.append_gathered()
+        except QueueDamaged as fault:
+            queue.broker.stop_queue(queue, fault)
 
 
 def make_place(queue: Queue) -> None:
@@ -64,7 +77,8 @@ def enforce_limits(queue: Queue) -> None:
 def _drop_head(queue: Queue) -> None:
     settings = queue.settings
     backlog = queue.backlog
-    while settings.max_length >= 0 and backlog.count > settings.max_length:
+    while settings.max_length >= 0 and backlog.count > settings.max_length and not must_pause(queue):
         queue.end(backlog.pop(), OVERFLOW)
-    while settings.max_length_bytes >= 0 and backlog.bytes > settings.max_length_bytes and backlog.count:
+    while settings.max_length_bytes >= 0 and backlog.bytes > settings.max_length_bytes and backlog.count \
+            and not must_pause(queue):
         queue.end(backlog.pop(), OVERFLOW)

@@ -1,6 +1,7 @@
 """The backlog of a queue with `x-max-priority`: highest priority first, by index within one.
 
-Each level keeps a window in memory; beyond it a message costs eight bytes, its index, and is read from the log in its turn.
+Each level keeps a window in memory, all of them together no more bytes than a plain queue's; beyond it a message costs eight
+bytes, its index, and is read from the log in its turn.
 """
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from mirrormq.broker.backlog import ENTRY_OVERHEAD, Backlog, Budget, LogHole, extend_ranges
+from mirrormq.broker.backlog import ENTRY_OVERHEAD, WINDOW_BYTES, Backlog, Budget, LogHole, extend_ranges
 from mirrormq.broker.message import InfoCache, Message
 from mirrormq.broker.ports import LogPort
 
@@ -49,9 +50,16 @@ class PriorityBacklog(Backlog):
         self.max_priority: i64 = max_priority
         self.levels: list[Level] = [Level() for _ in range(max_priority + 1)]
         self.top: i64 = -1          # no level above it holds anything
+        self.window_bytes: i64 = 0
+        self.tails: i64 = 0         # messages in all tails, and those of them that are persistent
+        self.tail_persistent: i64 = 0
+        self.tail_persistent_bytes: i64 = 0
 
     def has_room(self, size: int) -> bool:
-        return self.count < LEVEL_WINDOW and self.budget.used < self.budget.limit
+        return not self.tails and self.count < LEVEL_WINDOW and self._has_bytes()
+
+    def _has_bytes(self) -> bool:
+        return self.window_bytes < WINDOW_BYTES and self.budget.used < self.budget.limit
 
     def _level(self, message: Message) -> Level:
         priority: i64 = message.info.priority
@@ -62,17 +70,28 @@ class PriorityBacklog(Backlog):
         return self.levels[priority]
 
     def push(self, message: Message) -> None:
-        self._level(message).window.append(message)
-        self.budget.used += message.size + ENTRY_OVERHEAD
+        self._admit(self._level(message), message)
         self._count(message)
+
+    def _admit(self, level: Level, message: Message) -> None:
+        level.window.append(message)
+        self.window_bytes += message.size
+        self.budget.used += message.size + ENTRY_OVERHEAD
 
     def push_logged(self, message: Message) -> None:
         level = self._level(message)
-        if not level.tail_size() and len(level.window) < LEVEL_WINDOW:
+        if not level.tail_size() and len(level.window) < LEVEL_WINDOW and (self._has_bytes() or not level.window):
             self.push(message)
             return
         level.tail.append(message.index)
         self._count(message)
+        self._count_tail(message, 1)
+
+    def _count_tail(self, message: Message, more: i64) -> None:
+        self.tails += more
+        if message.persistent:
+            self.tail_persistent += more
+            self.tail_persistent_bytes += more * message.size
 
     def put_back(self, message: Message) -> None:
         heapq.heappush(self._level(message).returned, (message.index, message))
@@ -100,20 +119,21 @@ class PriorityBacklog(Backlog):
         return None
 
     def _refill(self, level: Level) -> bool:
-        while level.tail_size() and len(level.window) < 64:
+        while level.tail_size() and (not level.window or (len(level.window) < 64 and self._has_bytes())):
             index = level.next_tail()
             entries = self.read(index, 1)
             if not entries or entries[0].index != index:
                 raise LogHole(f"the message with index {index} is not in the log")
             message = self.message_of(entries[0])
             level.pass_tail()
-            level.window.append(message)
-            self.budget.used += message.size + ENTRY_OVERHEAD
+            self._count_tail(message, -1)
+            self._admit(level, message)
         return len(level.window) > 0
 
     def pop(self) -> Message:
         message = self.head()
         assert message is not None
+        self.load(message)
         self._take(self.levels[self.top], message)
         return message
 
@@ -127,14 +147,15 @@ class PriorityBacklog(Backlog):
             heapq.heappop(level.returned)
         else:
             level.window.popleft()
+            self.window_bytes -= message.size
             self.budget.used -= message.size + ENTRY_OVERHEAD
         self.count -= 1
         self.bytes -= message.size
 
     def take_all(self, next_index: int) -> tuple[list[int], int, int]:
         ended: list[int] = []
-        count: i64 = 0
-        size: i64 = 0
+        count: i64 = self.tail_persistent
+        size: i64 = self.tail_persistent_bytes
         for message in self._in_memory():
             if message.logged:
                 ended.append(message.index)
@@ -142,12 +163,7 @@ class PriorityBacklog(Backlog):
                     count += 1
                     size += message.size
         for level in self.levels:
-            for index in level.tail[level.tail_at:]:
-                ended.append(index)
-                entries = self.read(index, 1)
-                if entries and entries[0].flags & 1 == 0:
-                    count += 1
-                    size += entries[0].size
+            ended.extend(level.tail[level.tail_at:])
         ended.sort()
         ranges: list[int] = []
         for index in ended:
@@ -168,6 +184,10 @@ class PriorityBacklog(Backlog):
                 self.budget.used -= message.size + ENTRY_OVERHEAD
         self.levels = [Level() for _ in range(self.max_priority + 1)]
         self.top = -1
+        self.window_bytes = 0
+        self.tails = 0
+        self.tail_persistent = 0
+        self.tail_persistent_bytes = 0
         self.count = 0
         self.bytes = 0
 

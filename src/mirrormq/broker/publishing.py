@@ -16,9 +16,11 @@ from mirrormq.broker.confirms import ConfirmBarrier
 from mirrormq.broker.connection import Connection
 from mirrormq.broker.deadletter import bury, copies_of, deaths_of, makes_cycle, with_properties
 from mirrormq.broker.exchange import Exchange
+from mirrormq.broker.expiry import LETTER_COST
 from mirrormq.broker.forward.away import AwayQueue
 from mirrormq.broker.forward.letters import LetterBarrier
 from mirrormq.broker.message import DIRECT_REPLY, ContentInfo, Message, address_of, blind_copies
+from mirrormq.broker.overflow import append_much
 from mirrormq.broker.queue import Queue
 from mirrormq.broker.route import Route
 from mirrormq.broker.routing import depends_on_headers, route
@@ -166,11 +168,12 @@ def return_message(channel: Channel, message: Message, code: int, text: str) -> 
     channel.put_content(message.content)
 
 
-def publish_delayed(vhost: VirtualHost, exchange: Exchange, message: Message, letter: LetterBarrier) -> None:
+def publish_delayed(broker: Broker, vhost: VirtualHost, exchange: Exchange, message: Message, letter: LetterBarrier) -> None:
     """Route a message whose delay is over."""
     copies = (copies_of(message.info, "CC") or []) if message.info.copies else []
     keys = [message.routing_key(), *copies]
     for queue in find_queues(vhost, exchange, envelope_of(message, keys)):
+        broker.letter_bytes += message.size + LETTER_COST
         queue.publish(message.copy(), letter if queue.is_away else None)
 
 
@@ -194,6 +197,7 @@ def dead_letter(broker: Broker, queue: Queue, message: Message, reason: str, rea
     barrier = LetterBarrier(queue, message, reason_code)
     for target in find_queues(vhost, exchange, envelope_of(letter, keys)):
         if not makes_cycle(deaths, target.name):
+            broker.letter_bytes += message.size + LETTER_COST
             if isinstance(target, AwayQueue):
                 target.post(letter.copy(), barrier)
             else:
@@ -210,5 +214,6 @@ def _post(broker: Broker, target: Queue, letter: Message) -> None:
     broker.letter_depth += 1
     try:
         target.publish(letter, None)
+        append_much(target)
     finally:
         broker.letter_depth -= 1

@@ -6,18 +6,19 @@ Work is gathered: a queue that has something to do is activated; once a turn it 
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from mypy_extensions import i64
 
 from mirrormq.broker.arguments import DROP_HEAD, QueueArguments, QueueSettings
 from mirrormq.broker.backlog import Backlog, PlainBacklog
 from mirrormq.broker.consumer import Consumer, Turns
+from mirrormq.broker.expiry import expire_head, must_pause
 from mirrormq.broker.forward.runs import Publisher
 from mirrormq.broker.message import NEVER, Message
 from mirrormq.broker.overflow import enforce_limits, has_place, make_place
 from mirrormq.broker.priority import PriorityBacklog
-from mirrormq.broker.promised import put_back, room_of_consumers, set_aside
+from mirrormq.broker.promised import room_of_consumers
 from mirrormq.broker.queue_log import EXPIRED, PURGED, REASONS, REJECTED, RESERVE, QueueLog, ended_for
 from mirrormq.broker.stability import Barrier, pass_all
 from mirrormq.log.entries import TRANSIENT
@@ -26,8 +27,6 @@ from mirrormq.log.snapshot import Snapshot
 if TYPE_CHECKING:
     from mirrormq.broker.broker import Broker
     from mirrormq.broker.connection import Connection
-
-HELD_WINDOW: Final = 16384          # beyond so many unacknowledged messages their content stays in the log only
 
 
 class Queue(QueueLog):
@@ -46,6 +45,7 @@ class Queue(QueueLog):
         self.holder: Consumer | None = None     # exclusive consumer, or the single active one
         self.delivered_high: i64 = 0
         self.promised: i64 = 0                  # so many at the head only wait for the log or the ring
+        self.passes_on: bool = False            # what expires goes to other queues, though there is no dead-letter exchange
         self.is_away: bool = False              # its home is another node, and this a way to it
         self.home: str = ""                     # the name of that node
         self.publishers: dict[int, Publisher] = {}      # other nodes that published here, by their ids
@@ -145,6 +145,7 @@ class Queue(QueueLog):
         tracer = self.broker.tracer
         promised = self.promised
         self.promised = 0
+        is_lean = self.holds_much()
         while backlog.count:
             consumer = self._taker()
             if consumer is None:
@@ -152,6 +153,9 @@ class Queue(QueueLog):
             message = backlog.pop()
             if message.expires < since and promised <= 0:
                 self.turns.give_back(consumer)
+                if must_pause(self):
+                    backlog.put_back(message)
+                    break
                 self.end(message, EXPIRED)
                 continue
             if message.index >= self.deliverable and self._must_wait(message):
@@ -175,7 +179,7 @@ class Queue(QueueLog):
             if tracer is not None:
                 tracer.delivered(self, consumer.channel, message)
             consumer.channel.deliver(consumer, message)
-            if self.held > HELD_WINDOW and message.logged:
+            if is_lean and message.logged:
                 message.content = b""       # the log has it; it is read again if it comes back
 
     def _taker(self) -> Consumer | None:
@@ -191,6 +195,10 @@ class Queue(QueueLog):
         while backlog.count:
             message = backlog.pop()
             if message.expires <= now:
+                if must_pause(self):
+                    backlog.put_back(message)
+                    self.wait_for_chunk(waiter)
+                    return None
                 self.end(message, EXPIRED)
                 continue
             if message.index >= self.deliverable and self._must_wait(message):
@@ -223,7 +231,6 @@ class Queue(QueueLog):
         self._let_go(message)
         message.redelivered = True
         if not self.is_deleted:
-            self._load(message)
             self.backlog.put_back(message)
             self.activate()
 
@@ -247,12 +254,11 @@ class Queue(QueueLog):
 
     def _load(self, message: Message) -> bool:
         """False if the log does not give its content back; the queue is out of service then."""
-        if not message.content:
-            try:
-                message.content = self.backlog.content_at(message.index)
-            except Exception as fault:  # noqa: BLE001 - who holds the message, or is closing, is not to blame
-                self.broker.stop_queue(self, fault)
-                return False
+        try:
+            self.backlog.load(message)
+        except Exception as fault:  # noqa: BLE001 - who holds the message, or is closing, is not to blame
+            self.broker.stop_queue(self, fault)
+            return False
         return True
 
     def purge(self) -> int:
@@ -271,19 +277,6 @@ class Queue(QueueLog):
         self.activate()
         return count
 
-    def expire_head(self) -> None:
-        backlog = self.backlog
-        now = self.broker.now
-        promised = set_aside(self) if self.promised and backlog.next_expiry() <= now else []
-        expired = backlog.pop_expired(now)
-        while expired is not None:
-            self.end(expired, EXPIRED)
-            expired = backlog.pop_expired(now)
-        when = backlog.next_expiry()
-        put_back(self, promised)
-        if when != NEVER:
-            self.broker.wake_queue_at(self, when)
-
     # --- the turn ---------------------------------------------------------------------------------------------
 
     def work(self) -> None:
@@ -295,7 +288,7 @@ class Queue(QueueLog):
             if self.turns.everyone:
                 self.pump()
             if backlog.count > self.promised:
-                self.expire_head()
+                expire_head(self)
                 if self.settings.limited:
                     enforce_limits(self)
         if self.kept and self.turns.everyone:

@@ -24,6 +24,7 @@ from mirrormq.broker.message import Message
 from mirrormq.broker.ports import RingPort
 from mirrormq.broker.stability import Barrier, Unstable, pass_all
 from mirrormq.log.entries import ChunkBuilder
+from mirrormq.log.errors import QueueDamaged
 from mirrormq.log.fold import MAX_PUBLISHERS
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ OVERFLOW: Final = 2
 PURGED: Final = 3
 REJECTED: Final = 4
 REASONS: Final = {EXPIRED: "expired", OVERFLOW: "maxlen", REJECTED: "rejected"}
+HELD_WINDOW: Final = 16384          # beyond so many unacknowledged messages their content stays in the log only
+HELD_BYTES: Final = 16 << 20        # and beyond so many bytes of them
 RESERVE: Final = 8192               # indexes ahead of the last delivery while there are consumers
 RESERVE_FOR_GETS: Final = 64        # and where messages are only taken one by one
 
@@ -204,6 +207,10 @@ class QueueLog(Destination):
         if message.logged:
             self.held_logged.add(message.index)
 
+    def holds_much(self) -> bool:
+        """Whether what is delivered now is not kept in memory until it is settled."""
+        return self.held > HELD_WINDOW or self.held_bytes > HELD_BYTES
+
     def _let_go(self, message: Message) -> None:
         self.held -= 1
         self.held_bytes -= message.size
@@ -259,7 +266,12 @@ class QueueLog(Destination):
             broker = self.broker
             ring = self.ring
             if ring is None:
-                broker.log.append(self.log_id, first, count, builder.seal(broker.now), sync=len(self.waiters) > 0)
+                try:
+                    broker.log.append(self.log_id, first, count, builder.seal(broker.now), sync=len(self.waiters) > 0)
+                except QueueDamaged:
+                    for waiter in self.waiters:
+                        waiter.is_lost = True
+                    raise
             else:
                 ring.append(first, count, builder.seal(broker.now), waits=self.is_consumed or len(self.light) > 0)
 

@@ -7,6 +7,7 @@ from mypy_extensions import i64
 
 from mirrormq.broker.exchange import Exchange
 from mirrormq.broker.message import Message
+from mirrormq.broker.overflow import append_much
 from mirrormq.broker.stability import Barrier
 from mirrormq.wire.errors import PreconditionFailed
 from mirrormq.wire.methods import TxCommitOk
@@ -93,6 +94,7 @@ class Transaction:
             for queue in pending.queues:
                 if not queue.is_deleted and not queue.publish(pending.message.copy(), barrier):
                     refused = True
+                append_much(queue)
         return refused
 
     def _settle_all(self, barrier: Barrier) -> None:

@@ -17,9 +17,9 @@ from typing import Final
 from mirrormq.log.chunk import HEADER_SIZE, Chunk, decode_chunk, verify_payload
 from mirrormq.log.dissolve import Snapshotter
 from mirrormq.log.entries import ENQUEUE, ChunkBuilder, entry_length, indexes_at
-from mirrormq.log.errors import DamagedChunk
+from mirrormq.log.errors import DamagedChunk, QueueDamaged
 from mirrormq.log.queue import QueueLog
-from mirrormq.log.reader import damaged
+from mirrormq.log.reader import damaged, unreadable
 from mirrormq.log.segment import SEGMENT_HEADER_SIZE, Segment, segment_header
 from mirrormq.log.snapshot import Snapshot
 from mirrormq.log.steps import Step, pause
@@ -55,14 +55,21 @@ class Compactor:
             rewrite = Rewrite(self._store, queue, snapshot, group)
             try:
                 yield from rewrite.run()
-            except DamagedChunk as problem:
-                damaged(queue, "a segment", problem)
+            except (QueueDamaged, OSError):
+                self._store.discard([segment.path for segment in rewrite.written])
                 return
             if not self._adopt(queue, rewrite):
                 return
 
     def _sparse_groups(self, queue: QueueLog, snapshot: Snapshot) -> list[list[Segment]]:
-        """Runs of neighbours below the cursor with little in them, each expected to fit into one new segment."""
+        """Runs of neighbours below the cursor with little in them, each expected to fit into one new segment. None where a
+        segment cannot be read: who reads it is told, and the other queues' are tidied up all the same."""
+        try:
+            return self._find_sparse(queue, snapshot)
+        except (QueueDamaged, OSError):
+            return []
+
+    def _find_sparse(self, queue: QueueLog, snapshot: Snapshot) -> list[list[Segment]]:
         groups: list[list[Segment]] = []
         keep_from = queue.keep_from(snapshot)
         room = 0
@@ -70,7 +77,7 @@ class Compactor:
             live = live_in(snapshot, segment.first_index, segment.next_index)
             in_use = segment.next_index > min(snapshot.cursor, keep_from) or segment.pinned \
                 or queue.wants(segment.first_index, segment.next_index)
-            if in_use or not self._is_sparse(segment, snapshot, live):
+            if in_use or not self._is_sparse(queue, segment, snapshot, live):
                 room = 0
                 continue
             expected = segment.length * live // max(segment.indexes, 1)
@@ -81,13 +88,19 @@ class Compactor:
             groups[-1].append(segment)
         return groups
 
-    def _is_sparse(self, segment: Segment, snapshot: Snapshot, live: int) -> bool:
+    def _is_sparse(self, queue: QueueLog, segment: Segment, snapshot: Snapshot, live: int) -> bool:
         if live * LIVE_SHARE < segment.indexes:
             return True
         if segment.length < LARGE * segment.indexes or segment.judged_live == live:
             return False
         segment.judged_live = live
-        return live_bytes(segment, self._store.reader.open_segment(segment), snapshot) * LIVE_SHARE < segment.length
+        try:
+            size = live_bytes(segment, self._store.reader.open_segment(segment), snapshot)
+        except DamagedChunk as problem:
+            raise damaged(queue, str(segment.path), problem) from problem
+        except OSError as refusal:
+            raise unreadable(queue, str(segment.path), refusal) from refusal
+        return size * LIVE_SHARE < segment.length
 
     def _adopt(self, queue: QueueLog, rewrite: Rewrite) -> bool:
         """Put the new segments in the place of the old; False where the queue is gone or was trimmed meanwhile."""
@@ -120,7 +133,9 @@ def live_bytes(segment: Segment, fd: int, snapshot: Snapshot) -> int:
         index = chunk.first_index
         entry = at + HEADER_SIZE
         while index < chunk.next_index:
-            head = os.pread(fd, ENTRY_HEAD, entry)
+            head = os.pread(fd, ENTRY_HEAD, entry).ljust(ENTRY_HEAD, b"\0")
+            if entry >= at + chunk.size:
+                raise DamagedChunk(f"the entries of the chunk at offset {at} do not fit into it")
             length = entry_length(head, 0)
             place = bisect_left(live, index)
             if place < len(live) and live[place] == index:
@@ -157,11 +172,19 @@ class Rewrite:
             while at < segment.length:
                 if self.is_void:
                     return
-                at = self._window(segment, at)
+                at = self._look_at(segment, at)
                 if self._size >= OUTPUT_BYTES:
                     yield from self._flush()
                 yield pause()
         yield from self._flush()
+
+    def _look_at(self, segment: Segment, at: int) -> int:
+        try:
+            return self._window(segment, at)
+        except DamagedChunk as problem:
+            raise damaged(self._queue, str(segment.path), problem) from problem
+        except OSError as refusal:
+            raise unreadable(self._queue, str(segment.path), refusal) from refusal
 
     def _window(self, segment: Segment, at: int) -> int:
         """Look through one window of an old segment; returns where the next one starts."""
@@ -179,6 +202,8 @@ class Rewrite:
                 verify_payload(data, chunk)
                 self._keep(data, chunk)
             offset = chunk.end
+        if offset == 0:
+            raise DamagedChunk(f"the file ends within a chunk at offset {at}")
         return at + offset
 
     def _keep(self, data: bytes, chunk: Chunk) -> None:

@@ -138,11 +138,14 @@ class Dissolver:
 
     def _carry_chunk(self, queue: QueueLog, file: WalFile, at: int) -> bool:
         index = queue.index
-        data = os.pread(file.fd, index.size(at), index.offset(at))
         try:
+            data = os.pread(file.fd, index.size(at), index.offset(at))
             verify_payload(data, decode_chunk(data, 0))
         except DamagedChunk as problem:
             damaged(queue, str(file.path), DamagedChunk(f"{problem} at offset {index.offset(at)}"))
+            return False
+        except OSError as refusal:
+            damaged(queue, str(file.path), DamagedChunk(f"{refusal.strerror} at offset {index.offset(at)}"))
             return False
         self._store.carry(queue, index.firsts[at], data)
         return True

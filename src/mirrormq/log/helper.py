@@ -32,6 +32,7 @@ ZEROS = bytes(1 << 20)
 PIECE = 1 << 20
 MAX_FDS = 8
 MANY = 8
+FILL_ROOM = 4       # what is only there to be fast takes no more than a quarter of the free space
 FILL_PAUSE = 0.004  # so that those who wait for a commit get their turn at the disk
 Job = tuple[Any, ...]
 Answer = tuple[int, int, str]
@@ -58,7 +59,7 @@ def perform(job: Job) -> None:
     ("copy", [(target, offset, head, [(source, flat offsets and sizes), …]), …]): for each target write head at the start if
     it is not empty, then the pieces one behind another from offset on, and cut what lies behind; then sync all of them and
     the directories above; a source is the path of a file, or bytes, which are written as they are
-    ("fill", path, size): a file of zeros, under another name until it is complete
+    ("fill", path, size): a file of zeros, under another name until it is complete; none at all where space is scarce
     ("note", path, bytes): a small file with that content, whole or not at all; on a full disk over the one that is there, so
     the bytes must tell whether they are whole
     ("remove", [path, …]): files
@@ -167,6 +168,9 @@ def _write(fd: int, data: bytes, offset: int) -> int:
 
 def _fill(path: str, size: int) -> None:
     unfinished = Path(path + ".new")
+    room = os.statvfs(unfinished.parent)
+    if room.f_bavail * room.f_frsize < FILL_ROOM * size:
+        return
     fd = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
     try:
         offset = 0
@@ -175,8 +179,10 @@ def _fill(path: str, size: int) -> None:
             os.fdatasync(fd)
             time.sleep(FILL_PAUSE)
         os.fsync(fd)
-    except OSError:
+    except OSError as fault:
         unfinished.unlink()
+        if fault.errno in (errno.ENOSPC, errno.EDQUOT):
+            return
         raise
     finally:
         os.close(fd)

@@ -95,9 +95,12 @@ def due_work(store: Store, snapshotter: Snapshotter) -> Generator[Step, None, No
 
 
 def prepare_spare(store: Store) -> Generator[Step, None, None]:
+    """Where space is scarce there is none, and until the next file begins nobody asks again: what frees space must not wait."""
     path = store.wal.spare_path()
+    store.wal.unspared = store.wal.current.sequence
     yield Step(("fill", str(path), store.wal.file_bytes), 0)
-    store.wal.spares.append(path)
+    if path.exists():
+        store.wal.spares.append(path)
 
 
 def run_steps(store: Store, steps: Generator[Step, None, None]) -> None:

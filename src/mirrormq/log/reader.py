@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import errno
 import os
+from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 from mirrormq.log.chunk import HEADER_SIZE, MESSAGES, Chunk, decode_chunk, verify_payload
@@ -30,7 +32,7 @@ AHEAD: Final = 1024 * 1024
 class Reader:
     """One read at a time: `left` is what remains of its budget, `want` the next index that it looks for."""
 
-    __slots__ = ("_left", "_open", "_out", "_partial_bytes", "_partials", "_wal", "_want")
+    __slots__ = ("_left", "_open", "_out", "_partial_bytes", "_partials", "_reserve", "_wal", "_want")
 
     def __init__(self, wal: Wal) -> None:
         self._wal: Wal = wal
@@ -40,6 +42,7 @@ class Reader:
         self._partials: dict[int, QueueLog] = {}
         self._partial_bytes: int = 0
         self._open: dict[int, Segment] = {}
+        self._reserve: int = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
     def read(self, queue: QueueLog, index: int, max_bytes: int) -> list[Entry]:
         """The messages with index >= `index`, in order, about max_bytes of them; raises QueueDamaged."""
@@ -109,18 +112,16 @@ class Reader:
             except DamagedChunk as problem:
                 raise damaged(queue, str(segment.path), problem) from problem
             except OSError as problem:
-                raise unreadable(queue, str(segment.path), problem) from problem
+                raise unreadable(queue, str(problem.filename or segment.path), problem) from problem
             if self._left <= 0:
                 return
 
     def _from_segment(self, queue: QueueLog, segment: Segment, at: int) -> None:
-        fd = self.open_segment(segment)
-        if queue.near_segment is segment and queue.near_index == self._want:
-            offset = queue.near_offset
-        else:
-            offset = segment.offset_for(self._want, fd)
-            if at + 1 < len(queue.segments):
-                os.posix_fadvise(self.open_segment(queue.segments[at + 1]), 0, AHEAD, os.POSIX_FADV_WILLNEED)
+        is_near = queue.near_segment is segment and queue.near_index == self._want
+        if not is_near and at + 1 < len(queue.segments):
+            os.posix_fadvise(self.open_segment(queue.segments[at + 1]), 0, AHEAD, os.POSIX_FADV_WILLNEED)
+        fd = self.open_segment(segment)         # the last to be opened, for that may close any other
+        offset = queue.near_offset if is_near else segment.offset_for(self._want, fd)
         while offset < segment.length and self._left > 0:
             offset = self._segment_window(queue, segment, fd, offset)
         queue.near_segment = segment
@@ -212,21 +213,45 @@ class Reader:
 
     def open_segment(self, segment: Segment) -> int:
         if segment.fd < 0:
-            segment.fd = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
+            segment.fd = self._open_file(segment.path)
             self._open[segment.fd] = segment
             if len(self._open) > MAX_OPEN:
                 self.close_segment(self._open[next(iter(self._open))])
         return segment.fd
 
+    def _open_file(self, path: Path) -> int:
+        """Clients may have taken every descriptor that the process may have. No queue is to fail for that, so one of ours makes
+        room: another segment's, or the one that is kept for this."""
+        try:
+            return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as problem:
+            if problem.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+        if self._open:
+            self._close(self._open[next(iter(self._open))])
+        elif self._reserve >= 0:
+            os.close(self._reserve)
+            self._reserve = -1
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
     def close_segment(self, segment: Segment) -> None:
         if segment.fd >= 0:
-            del self._open[segment.fd]
-            os.close(segment.fd)
-            segment.fd = -1
+            self._close(segment)
+            if self._reserve < 0:
+                with suppress(OSError):
+                    self._reserve = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+
+    def _close(self, segment: Segment) -> None:
+        del self._open[segment.fd]
+        os.close(segment.fd)
+        segment.fd = -1
 
     def close(self) -> None:
         for segment in list(self._open.values()):
-            self.close_segment(segment)
+            self._close(segment)
+        if self._reserve >= 0:
+            os.close(self._reserve)
+            self._reserve = -1
 
 
 def damaged(queue: QueueLog, file: str, problem: DamagedChunk) -> QueueDamaged:

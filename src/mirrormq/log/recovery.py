@@ -28,7 +28,7 @@ from mirrormq.log.found import Found
 from mirrormq.log.queue import QueueLog
 from mirrormq.log.reader import Reader
 from mirrormq.log.roster import Roster, missing
-from mirrormq.log.scan import NOTHING, UNKNOWN, BadPlace, Scan
+from mirrormq.log.scan import NOTHING, UNKNOWN, BadPlace, Scan, has_drop
 from mirrormq.log.segment import decode_manifest
 from mirrormq.log.snapshot import Snapshot, decode_snapshot, is_live
 from mirrormq.log.standing import AGAIN, ASIDE, BEGIN, RESTORE, SAME, Standing, decode_standing
@@ -347,15 +347,22 @@ def _head(path: Path, size: int) -> bytes:
 
 
 def _complete(scan: Scan, torn: list[BadPlace], cut: int) -> list[bytes]:
-    """The sound chunks behind the cut, of queues that have nothing torn, as long as it is known whose everything was."""
+    """The sound chunks behind the cut, of queues that have nothing torn, as long as it is known whose everything was.
+
+    A message that was dropped may have become a dead letter in what is cut, for the disk writes in any order. So drops are cut
+    too, with what follows in their queue: the message is there again.
+    """
     stop = len(scan.data)
     broken: set[int] = set()
     for place in torn:
         if place.queue_id in (UNKNOWN, NOTHING):
             stop = min(stop, place.offset)
         broken.add(place.queue_id)
-    return [
-        scan.data[chunk.offset : chunk.end]
-        for chunk in scan.chunks
-        if cut <= chunk.offset < stop and chunk.queue_id not in broken
-    ]
+    kept: list[bytes] = []
+    for chunk in scan.chunks:
+        if cut <= chunk.offset < stop and chunk.queue_id not in broken:
+            if has_drop(scan.data, chunk):
+                broken.add(chunk.queue_id)
+            else:
+                kept.append(scan.data[chunk.offset : chunk.end])
+    return kept

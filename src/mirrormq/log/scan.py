@@ -20,6 +20,7 @@ from mirrormq.log.batch import (
     directory_is_sound,
 )
 from mirrormq.log.chunk import HEADER_SIZE, MAGIC, Chunk, decode_chunk, payload_is_sound, trailer_before
+from mirrormq.log.entries import DROP, entry_length
 from mirrormq.log.errors import DamagedChunk
 
 UNKNOWN: Final = -1
@@ -219,6 +220,18 @@ def _sound_chunk(data: bytes, at: int) -> Chunk | None:
     except DamagedChunk:
         return None
     return chunk if payload_is_sound(data, chunk) else None
+
+
+def has_drop(data: bytes, chunk: Chunk) -> bool:
+    """Does the sound chunk end messages otherwise than by an acknowledgement?"""
+    at = chunk.payload
+    end = at + chunk.length if chunk.count else at      # a record has no entries
+    try:
+        while at < end and data[at] != DROP:
+            at += entry_length(data, at)
+    except DamagedChunk:
+        return False        # whoever folds it will say so
+    return at < end
 
 
 def _offset_of(chunk: Chunk) -> int:

@@ -8,9 +8,8 @@
     DIR/damaged/                             write-ahead log files kept because a damaged queue has entries in them
     DIR/quarantine/                          entries that were cut off a log
 
-append() only gathers; a commit takes what was gathered (take), writes it (write, sync; any thread or process) and accounts
-for it (finish). committer.py does that from the event loop; commit() does it at once. `position` counts the bytes ever
-appended: when it has been committed, everything appended before is durable.
+append() only gathers; a commit takes what was gathered, writes it and accounts for it: committer.py from the event loop, commit()
+at once. `position` counts the bytes ever appended: when it has been committed, everything appended before is durable.
 """
 
 from __future__ import annotations
@@ -306,8 +305,9 @@ class Store:
 
     def relocate(self, batch: Batch) -> Batch:
         """A sync failed: the batch to write instead, in a new file."""
-        self._in_flight = batch = self.wal.relocate(batch)
-        return batch
+        self._in_flight = again = self.wal.relocate(batch)
+        self.pending_bytes += sum([len(item.chunk) for item in again.items[: -len(batch.items)]])
+        return again
 
     def finish(self, batch: Batch) -> None:
         """The batch is on disk: from now on its chunks are read from there."""

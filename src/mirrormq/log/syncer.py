@@ -6,6 +6,7 @@ A syncer takes one request at a time and calls back on the event loop with (how 
 from __future__ import annotations
 
 import asyncio
+import errno
 import marshal
 import socket
 import subprocess
@@ -100,8 +101,6 @@ class ProcessSyncer(Syncer):
         self._loop: asyncio.AbstractEventLoop = loop
         self._helper: Helper | None = Helper()
         self._spare: ThreadSyncer = ThreadSyncer(loop)
-        self._fds: list[int] = []
-        self._kinds: bytes = b""
         self._callback: Callback | None = None
         loop.add_reader(self._helper.socket, self._readable)
 
@@ -111,13 +110,12 @@ class ProcessSyncer(Syncer):
         if helper is None:
             self._spare.sync(fds, kinds, callback)
             return
-        self._fds = fds
-        self._kinds = kinds
         self._callback = callback
         try:
             socket.send_fds(helper.socket, [b"S" + kinds], fds)
         except OSError:
             self._lose_helper()
+            self._spare.sync(fds, kinds, callback)
 
     def _readable(self) -> None:
         assert self._helper is not None
@@ -127,25 +125,21 @@ class ProcessSyncer(Syncer):
             return
         except OSError:
             message = b""
-        if not message:
-            self._lose_helper()
-            return
         callback = self._callback
         self._callback = None
+        if not message:
+            self._lose_helper()
         if callback is not None:
-            callback(marshal.loads(message))  # noqa: S302
+            # What it was at may have failed, and the kernel tells that only once: nobody can ask again.
+            callback(marshal.loads(message) if message else (0, errno.EIO, "the process that syncs is gone"))  # noqa: S302
 
     def _lose_helper(self) -> None:
-        """Whatever it had not answered is asked again of the thread: syncing twice does no harm."""
         helper = self._helper
         assert helper is not None
         self._helper = None
+        self._callback = None
         self._loop.remove_reader(helper.socket)
         helper.close()
-        callback = self._callback
-        self._callback = None
-        if callback is not None:
-            self._spare.sync(self._fds, self._kinds, callback)
 
     def close(self) -> None:
         if self._helper is not None:

@@ -15,6 +15,7 @@ and no size changes. So retired files are kept as spares and used again under a 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -85,6 +86,7 @@ class Wal:
         self.files: list[WalFile] = []
         self.by_sequence: dict[int, WalFile] = {}
         self.spares: list[Path] = []
+        self.unspared: int = 0              # the file during which a spare was asked for
         self.unsynced: list[Pending] = []
         self.unsynced_bytes: int = 0
 
@@ -155,9 +157,12 @@ class Wal:
         return batch.written == batch.size
 
     def _create(self, file: WalFile) -> None:
-        if self.spares:
-            file.capacity = self.spares[-1].stat().st_size
-            self.disk.rename(self.spares[-1], file.path)
+        while self.spares and not file.capacity:
+            spare = self.spares[-1]
+            with suppress(FileNotFoundError):       # somebody who needed the space may have taken it away
+                size = spare.stat().st_size
+                self.disk.rename(spare, file.path)
+                file.capacity = size
             self.spares.pop()
         file.fd = self.disk.create(file.path)
 
@@ -235,6 +240,8 @@ class Wal:
         if self.spares or len(self.files) != 1:
             return False
         file = self.files[-1]
+        if file.sequence == self.unspared:
+            return False
         return file.end > (self.file_bytes // 2 if file.capacity else self.file_bytes // 64)
 
     def spare_path(self) -> Path:

@@ -24,6 +24,7 @@ from mirrormq.node.cluster import Cluster
 from mirrormq.node.config import NodeConfig
 from mirrormq.node.config_format import Listener
 from mirrormq.node.feed import LakeMirrors, LocalLogs, LogSource
+from mirrormq.node.heartbeats import Heartbeats
 from mirrormq.node.listener import ClientProtocol, tune_listener, why_not
 from mirrormq.node.mirroring import Mirroring
 from mirrormq.node.node_host import NodeHost
@@ -74,6 +75,7 @@ class Runtime:
         self._told_alarms: set[str] = set()
         self.log = NodeLog(config.data_dir / "log", self._durable, self._log_fault, self._disk_is_behind)
         self.broker = Broker(NodeHost(self), self.log, config.node_name, int(time.time() * 1000))
+        self._heartbeats = Heartbeats(self.broker, self.report)
         self.log.attach(self.broker)
         self.logs: LogSource = LocalLogs(self.log)
         self.lake_mirrors = LakeMirrors(self.broker, self.log.store, self.logs)
@@ -305,21 +307,13 @@ class Runtime:
         self._beat = self._loop.call_later(0.5, self._beat_now)
 
     def _beat_now(self) -> None:
-        """Send heartbeats that are due, end connections whose peer has fallen silent. If this process was itself stopped for a
-        while, timers may come before what the sockets hold: that time is nobody's silence."""
+        """Send heartbeats that are due, end connections whose peer has fallen silent; and whatever else is done from time to
+        time."""
         self.tick()
-        now = self.broker.now
+        now = int(self.broker.now)
         late = 0.0 if self._beat is None else (self._loop.time() - self._beat.when()) * 1000
-        for connection in list(self.broker.connections):
-            beat = connection.heartbeat
-            if beat and connection.state == RUNNING:
-                if float(now - connection.last_sent) >= deadlines.heartbeat_due(beat) * 1000:
-                    connection.put(b"\x08\x00\x00\x00\x00\x00\x00\xce")
-                if float(now - connection.last_received) - late > deadlines.heartbeat_gone(beat) * 1000 \
-                        and not connection.is_blocked and not connection.is_held:
-                    self.report("error", f"{connection.name}: missed heartbeats from client, timeout: {beat}s")
-                    connection.end("missed heartbeats from client")
-        if now - self._looked_for_overdue > self.config.channel_tick_interval_ms:
+        self._heartbeats.beat(self._loop.time(), late)
+        if abs(now - self._looked_for_overdue) > self.config.channel_tick_interval_ms:
             self._looked_for_overdue = now
             timeout = self.config.consumer_timeout_ms
             self.broker.check_overdue(-1 if timeout is None else timeout)
@@ -327,7 +321,7 @@ class Runtime:
         self.broker.forwarding.tick()
         self.mirroring.rings.tidy()
         self.lake_mirrors.expect()
-        if now - self._trimmed_at > TRIM_EVERY:
+        if abs(now - self._trimmed_at) > TRIM_EVERY:
             self._trimmed_at = now
             self.lake_mirrors.hold()
             self.log.trim()

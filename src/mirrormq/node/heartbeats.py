@@ -1,0 +1,64 @@
+"""Heartbeats of clients: sent when they are due, and missed when none comes.
+
+The broker's time is the wall's, since it outlives the process in logs. When somebody sets that clock, nobody has been silent,
+idle or slow for so long: what is measured from a time on is moved along. When messages expire is a matter of the wall clock.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from mirrormq.broker.broker import Broker
+from mirrormq.broker.connection import RUNNING
+from mirrormq.node import deadlines
+
+HEARTBEAT: Final = b"\x08\x00\x00\x00\x00\x00\x00\xce"
+STEP: Final = 500       # milliseconds by which the wall clock must differ from the steady one
+
+
+class Heartbeats:
+    def __init__(self, broker: Broker, report: Callable[[str, str], None]) -> None:
+        self._broker = broker
+        self._report = report
+        self._wall = 0
+        self._steady = 0.0
+
+    def beat(self, steady: float, late: float) -> None:
+        """`steady` is the seconds of a clock that nobody sets. If this process was itself stopped for a while, timers may come
+        before what the sockets hold: `late` milliseconds are nobody's silence."""
+        broker = self._broker
+        now = int(broker.now)
+        step = now - self._wall - round((steady - self._steady) * 1000) if self._wall else 0
+        self._wall, self._steady = now, steady
+        if abs(step) > STEP:
+            self._report("warning", f"the clock was set {'forward' if step > 0 else 'back'} by {abs(step) / 1000:.1f} seconds")
+            move_along(broker, step)
+        for connection in list(broker.connections):
+            beat = connection.heartbeat
+            if beat and connection.state == RUNNING:
+                if float(now - connection.last_sent) >= deadlines.heartbeat_due(beat) * 1000:
+                    connection.put(HEARTBEAT)
+                if float(now - connection.last_received) - late > deadlines.heartbeat_gone(beat) * 1000 \
+                        and not connection.is_blocked and not connection.is_held:
+                    self._report("error", f"{connection.name}: missed heartbeats from client, timeout: {beat}s")
+                    connection.end("missed heartbeats from client")
+
+
+def move_along(broker: Broker, step: int) -> None:
+    for connection in broker.connections:
+        connection.last_sent = moved(connection.last_sent, broker.now, step)
+        connection.last_received = moved(connection.last_received, broker.now, step)
+        for channel in connection.channels.values():
+            for delivery in channel.unacked.values():
+                delivery.at = moved(delivery.at, broker.now, step)
+    for queue in broker.queues_by_log.values():
+        queue.last_used = moved(queue.last_used, broker.now, step)
+        queue.activate()        # its timers are judged anew
+
+
+def moved(at: int, now: int, step: int) -> int:
+    """A time of before the step, as the new clock has it. What was noted since, nobody can tell: it is never in the future, and
+    never longer ago than it was."""
+    if step > 0:
+        return min(at + step, now)
+    return at + step if at > now else at

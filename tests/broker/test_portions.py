@@ -1,0 +1,124 @@
+"""A backlog that becomes dead letters at one stroke does so in portions: what is on its way is in memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from fuzz.client import Client
+from fuzz.runner import Runner
+from mirrormq.broker import rules
+from mirrormq.broker.expiry import PORTION
+from mirrormq.broker.forward.embassy import Embassy
+from mirrormq.broker.overflow import CHUNK_BYTES
+from mirrormq.broker.policy import Policy
+from mirrormq.broker.throttling import set_alarms
+from mirrormq.wire.methods import BasicConsume, BasicGet, BasicGetEmpty, QueueDeclare, TxCommit, TxCommitOk, TxSelect
+
+LARGE = 128 << 10
+MANY = 2 * PORTION // LARGE + 20
+TTL = 1000
+DEAD = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+
+
+def full(arguments: dict[str, object]) -> Client:
+    client = Client(Runner())
+    client.say(QueueDeclare("dead", durable=True), QueueDeclare("q", durable=True, arguments={**DEAD, **arguments}))
+    client.rest()
+    for number in range(MANY):
+        client.publish("q", b"%d" % number + bytes(LARGE))
+    client.rest()
+    assert sizes(client) == (MANY, 0)
+    return client
+
+
+def sizes(client: Client) -> tuple[int, int]:
+    queues = client.runner.world.broker.vhosts["/"].queues
+    return int(queues["q"].backlog.count), int(queues["dead"].backlog.count)
+
+
+def pass_time(client: Client, milliseconds: int) -> None:
+    broker = client.runner.world.broker
+    broker.now += milliseconds
+    broker.fire()
+    client.rest()
+
+
+def check(client: Client) -> None:
+    """In the end all are dead letters, in their order, and no more came at once than may."""
+    for _ in range(10):
+        pass_time(client, 10)
+    assert sizes(client) == (0, MANY)
+    world = client.runner.world
+    chunks = world.log.chunks[world.broker.vhosts["/"].queues["dead"].log_id]
+    assert max(map(len, chunks)) < PORTION + 2 * LARGE
+    client.say(BasicConsume("dead", "d", no_ack=True))
+    while len(client.judge.bodies) < MANY:
+        client.heard()
+    assert [int(body[:-LARGE]) for body in client.judge.bodies] == list(range(MANY))
+    assert not world.host.faults
+
+
+@pytest.mark.parametrize("is_consumed", [False, True])
+def test_a_backlog_whose_time_is_over_leaves_in_portions(*, is_consumed: bool) -> None:
+    client = full({"x-message-ttl": TTL})
+    client.runner.world.broker.now += TTL + 1
+    if is_consumed:
+        client.say(BasicConsume("q", "t", no_ack=True))
+    check(client)
+
+
+def test_what_a_new_limit_makes_too_many_leaves_in_portions() -> None:
+    client = full({})
+    broker = client.runner.world.broker
+    rules.put_policy(broker, Policy("/", "short", "^q$", "queues", {"max-length": 0}), operator=False)
+    client.runner.world.store.commit()
+    client.rest()
+    check(client)
+
+
+def test_a_get_behind_a_backlog_whose_time_is_over_finds_the_queue_empty_in_the_end() -> None:
+    client = full({"x-message-ttl": TTL})
+    client.runner.world.broker.now += TTL + 1
+    client.say(BasicGet("q"))
+    assert any(isinstance(method, BasicGetEmpty) for method in client.heard())
+    check(client)
+
+
+def test_nothing_leaves_while_the_disk_is_behind() -> None:
+    client = full({"x-message-ttl": TTL})
+    broker = client.runner.world.broker
+    set_alarms(broker, {}, is_busy=True)
+    pass_time(client, TTL + 1)
+    pass_time(client, 100)
+    assert sizes(client) == (MANY, 0)
+    set_alarms(broker, {}, is_busy=False)
+    check(client)
+
+
+def test_nothing_leaves_while_another_node_is_behind() -> None:
+    client = full({"x-message-ttl": TTL})
+    forwarding = client.runner.world.broker.forwarding
+    other = forwarding.embassies["other"] = Embassy(forwarding, "other")
+    other.load = PORTION + 1
+    pass_time(client, TTL + 1)
+    pass_time(client, 100)
+    assert sizes(client) == (MANY, 0)
+    other.load = 0
+    check(client)
+
+
+def test_a_large_transaction_is_more_than_one_chunk() -> None:
+    """A chunk has a largest size, a transaction has none."""
+    client = Client(Runner())
+    client.say(QueueDeclare("q", durable=True), TxSelect())
+    count = CHUNK_BYTES // LARGE + 20
+    for number in range(count):
+        client.publish("q", b"%d" % number + bytes(LARGE))
+    client.say(TxCommit())
+    assert any(isinstance(method, TxCommitOk) for method in client.heard())
+    world = client.runner.world
+    assert len(world.log.chunks[world.broker.vhosts["/"].queues["q"].log_id]) == 2
+    client.say(BasicConsume("q", "t", no_ack=True))
+    while len(client.judge.bodies) < count:
+        client.heard()
+    assert [int(body[:-LARGE]) for body in client.judge.bodies] == list(range(count))
