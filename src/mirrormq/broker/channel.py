@@ -302,9 +302,6 @@ class Channel:
         """Settled in a transaction that did not happen."""
         for delivery in deliveries:
             self.unacked[delivery.tag] = delivery
-            if delivery.consumer is not None:
-                self.held += 1
-                delivery.consumer.unacked += 1
             self.lowest = min(self.lowest, delivery.tag)
 
     def requeue_all(self) -> None:
