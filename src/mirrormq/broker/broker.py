@@ -79,6 +79,7 @@ class Broker:
         self.drained: list[Outlet] = []
         self.letters: list[tuple[Queue, Message]] = []      # dead letters on their way to a queue
         self.letter_depth: i64 = 0
+        self.letters_wait: bool = False         # until every queue of a message has it
         self.routed: list[Connection] = []
         self.reply_channels: dict[str, Channel] = {}
         self.timers: list[tuple[int, int, Queue]] = []

@@ -131,9 +131,11 @@ class Channel:
             self.connection.broker.goes_nowhere(self, message, mandatory=route.mandatory)
         else:
             refused = False
+            self.connection.broker.letters_wait = True
             for queue in queues:
                 if not queue.publish(message.copy(), barrier):
                     refused = True
+            self.connection.broker.letters_wait = False
             if refused and barrier is not None:
                 barrier.refuse(self.sequence)
 

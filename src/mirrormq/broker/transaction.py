@@ -105,9 +105,11 @@ class Transaction:
             queues = [queue for queue in found if queue is not None and not queue.is_deleted]
             if not queues and pending.mandatory:
                 connection.broker.return_message(self.channel, pending.message, 312, "NO_ROUTE")
+            connection.broker.letters_wait = len(queues) > 1
             for queue in queues:
                 if not queue.publish(pending.message.copy(), barrier):
                     refused = True
+            connection.broker.letters_wait = False
         return refused
 
     def _settle_all(self, barrier: Barrier) -> None:
