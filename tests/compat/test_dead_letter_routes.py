@@ -124,6 +124,23 @@ def test_the_order_of_rejected_messages_is_kept(channel: Any, queue: Declare) ->
 # CC and BCC
 
 
+@pytest.mark.parametrize("mode", ["plain", "tx"])
+def test_a_dead_letter_comes_behind_its_message(
+    channel: Any, connection: Any, queue: Declare, exchange: Declare, mode: str
+) -> None:
+    """In a queue that gets both."""
+    fanout, both = exchange("fanout"), queue()
+    for name in (queue(arguments=to(both) | {"x-max-length": 0}), both):
+        channel.queue_bind(name, fanout)
+    publisher = connection.channel()
+    if mode == "tx":
+        publisher.tx_select()
+    publish(publisher, "", b"m", exchange=fanout)
+    if mode == "tx":
+        publisher.tx_commit()
+    assert [fetch(channel, both).exchange for _ in range(2)] == [fanout, ""]
+
+
 def test_copies_are_named_in_the_record_but_blind_copies_are_not(channel: Any, queue: Declare) -> None:
     sink = queue()
     name = queue(arguments=to(sink))

@@ -278,6 +278,23 @@ def test_line_breaks_are_dropped_from_a_declared_name(channel: Any, cleanup: Any
     assert exists(connection, name)
 
 
+def test_line_breaks_are_dropped_from_names_that_are_bound_and_deleted(
+    channel: Any, connection: Any, exchange: Declare
+) -> None:
+    source, fed = exchange("direct"), exchange("fanout")
+    queue = own_queue(channel, f"\n{fed}", "")
+    channel.exchange_bind(f"{fed}\r\n", f"{source}\n", "k")
+    channel.basic_publish(source, "k", b"1")
+    assert taken(channel, queue) == [b"1"]
+    channel.exchange_unbind(f"\n{fed}", f"\r{source}", "k")
+    channel.queue_unbind(queue, f"{fed}\n", "")
+    for name in (source, fed):
+        channel.basic_publish(name, "k", b"2")
+    assert taken(channel, queue) == []
+    channel.exchange_delete(f"{fed}\r\n")
+    assert not exists(connection, fed)
+
+
 def test_an_exchange_in_use_is_not_deleted_if_unused_is_asked(
     raw: RawClient, channel: Any, exchange: Declare, vhost: str
 ) -> None:

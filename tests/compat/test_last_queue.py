@@ -49,6 +49,14 @@ def test_an_empty_routing_key_with_an_empty_name_means_the_last_declared_queue(c
     assert contents(channel, last) == [b"bound by its name"]
 
 
+def test_an_empty_routing_key_means_the_last_declared_queue_when_unbinding_too(channel: Any, queue: Declare) -> None:
+    last = queue()
+    channel.queue_bind("", "amq.direct", "")
+    channel.queue_unbind("", "amq.direct", "")
+    publish(channel, last, b"not bound any more", exchange="amq.direct")
+    assert contents(channel, last) == []
+
+
 def test_a_passive_declare_also_sets_the_last_queue(channel: Any, queue: Declare) -> None:
     first = queue()
     queue()

@@ -270,6 +270,22 @@ def test_topic_permissions_limit_the_keys_of_bindings(
     client.expect_channel_close(403, refusal("read", topic(name, "#")), Queue.Bind)
 
 
+def test_topic_permissions_limit_the_keys_of_unbinding(
+    broker: Broker, vhost: str, user: str, enter: Callable[..., RawClient], refusal: Refusal, exchange: Declare
+) -> None:
+    name, fed = exchange("topic"), exchange("fanout")
+    allow_topics(broker, vhost, user, name, ".*", r"^ok\.")
+    client = enter(".*", ".*", ".*")
+    queue = client.call(1, Queue.Declare(queue="", exclusive=True), Queue.DeclareOk).queue
+    for method in (
+        Queue.Unbind(queue=queue, exchange=name, routing_key="#"),
+        Exchange.Unbind(source=name, destination=fed, routing_key="#"),
+    ):
+        client.send_method(1, method)
+        client.expect_channel_close(403, refusal("read", topic(name, "#")), type(method))
+        client.open_channel(1)
+
+
 def test_topic_permissions_may_name_the_user_and_the_vhost(
     broker: Broker, vhost: str, user: str, enter: Callable[..., RawClient], refusal: Refusal, exchange: Declare
 ) -> None:

@@ -21,7 +21,7 @@ from .queue_support import (
     refused,
     wait_gone,
 )
-from .support import eventually, unique
+from .support import Broker, eventually, quote, unique
 
 Declare = Callable[..., str]
 Connect = Callable[..., Any]
@@ -50,6 +50,27 @@ def test_an_exclusive_queue_is_locked_for_other_connections(
     other = connect().channel()
     with refused(other, 405, locked(name, vhost)):
         act(other, name)
+
+
+def test_an_exclusive_queue_is_not_unbound_by_other_connections(
+    channel: Any, queue: Declare, connect: Connect, vhost: str
+) -> None:
+    name = queue(exclusive=True)
+    channel.queue_bind(name, "amq.direct", name)
+    other = connect().channel()
+    other.queue_unbind(name, "amq.direct", "never bound")
+    with refused(other, 405, locked(name, vhost)):
+        other.queue_unbind(name, "amq.direct", name)
+    publish(channel, name, b"still bound", exchange="amq.direct")
+    assert fetch(channel, name).body == b"still bound"
+
+
+def test_an_exclusive_queue_is_never_durable(channel: Any, queue: Declare, broker: Broker, vhost: str) -> None:
+    name = queue(exclusive=True, durable=True)
+    for durable in (True, False):
+        channel.queue_declare(name, exclusive=True, durable=durable)
+    shown = eventually(lambda: broker.api("GET", f"/api/queues/{quote(vhost)}/{name}"))
+    assert (shown["durable"], shown["exclusive"]) == (False, True)
 
 
 def test_anyone_may_publish_to_an_exclusive_queue(channel: Any, queue: Declare, connect: Connect) -> None:

@@ -149,6 +149,11 @@ def test_line_ends_are_taken_out_of_a_declared_name(raw: Any) -> None:
     assert raw.call(1, declare, spec.Queue.DeclareOk).queue == f"{name}-tail"
 
 
+def test_a_name_of_line_ends_only_is_empty(raw: Any) -> None:
+    declare = spec.Queue.Declare(queue="\r\n", exclusive=True, arguments={})
+    assert raw.call(1, declare, spec.Queue.DeclareOk).queue.startswith("amq.gen-")
+
+
 def test_names_are_case_sensitive(channel: Any, queue: Declare, connection: Any) -> None:
     name = queue(unique("lower"))
     assert not exists(connection, name.upper())

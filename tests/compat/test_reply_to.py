@@ -155,6 +155,34 @@ def test_a_mandatory_answer_to_an_asker_that_left_is_returned(
         confirming(connection).basic_publish("", back, b"too late", mandatory=True)
 
 
+def test_a_mandatory_answer_is_delivered_and_returned_too(
+    channel: Any, queue: Declare, asker: Inbox, connect: Connect
+) -> None:
+    """An address is no queue."""
+    back = address(channel, asker, queue())
+    with pytest.raises(pika.exceptions.UnroutableError):
+        confirming(connect()).basic_publish("", back, b"answer", mandatory=True)
+    assert asker.one().body == b"answer"
+
+
+@pytest.mark.parametrize("header", ["CC", "BCC"])
+def test_an_answer_may_have_copies_and_be_one(channel: Any, queue: Declare, asker: Inbox, header: str) -> None:
+    name = queue()
+    back = address(channel, asker, name)
+    publish(channel, back, b"answer", headers={header: [name]})
+    assert asker.one().body == fetch(channel, name).body == b"answer"
+    publish(channel, name, b"copied", headers={header: [back, back]})
+    assert asker.one().body == fetch(channel, name).body == b"copied"
+
+
+def test_a_dead_letter_may_be_an_answer(channel: Any, queue: Declare, asker: Inbox) -> None:
+    back = address(channel, asker, queue())
+    to_asker = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": back}
+    publish(channel, queue(arguments=to_asker | {"x-max-length": 0}), b"too late")
+    letter = asker.one()
+    assert (letter.body, letter.headers["x-first-death-reason"]) == (b"too late", "maxlen")
+
+
 @pytest.mark.parametrize("passive", [True, False])
 def test_the_pseudo_queue_can_be_declared(channel: Any, passive: bool) -> None:
     answer = channel.queue_declare(REPLY_TO, passive=passive).method

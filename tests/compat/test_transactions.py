@@ -25,9 +25,9 @@ def tx(raw: RawClient) -> RawClient:
     return raw
 
 
-def owned(client: RawClient, **arguments: Any) -> str:
+def owned(client: RawClient, name: str = "", **arguments: Any) -> str:
     options = {key.replace("_", "-"): value for key, value in arguments.items()}
-    declare = Queue.Declare(queue="", exclusive=True, arguments=options)
+    declare = Queue.Declare(queue=name, exclusive=True, arguments=options)
     return str(client.call(2, declare, Queue.DeclareOk).queue)
 
 
@@ -155,6 +155,29 @@ def test_routing_happens_at_publish(tx: RawClient) -> None:
     assert [body_of_next(tx, queue) for _ in range(2)] == [b"late", None]
 
 
+@pytest.mark.parametrize("existed", [True, False])
+def test_a_queue_that_is_declared_before_the_commit_gets_what_was_sent_to_its_name(tx: RawClient, existed: bool) -> None:
+    name = unique("q")
+    if existed:
+        owned(tx, name)
+    tx.publish(1, "", name, b"x", mandatory=True)
+    tx.alive(1)
+    tx.call(2, Queue.Delete(queue=name), Queue.DeleteOk)
+    owned(tx, name)
+    commit(tx)
+    assert [body_of_next(tx, name) for _ in range(2)] == [b"x", None]
+
+
+def test_what_was_for_a_queue_that_is_gone_comes_back_at_commit(tx: RawClient) -> None:
+    name = owned(tx)
+    tx.publish(1, "", name, b"x", mandatory=True)
+    tx.alive(1)
+    tx.call(2, Queue.Delete(queue=name), Queue.DeleteOk)
+    tx.send_method(1, Tx.Commit())
+    assert tx.expect_message(Basic.Return).method.routing_key == name
+    tx.expect(Tx.CommitOk, 1)
+
+
 def test_the_unroutable_come_back_before_commit_ok(tx: RawClient) -> None:
     tx.publish(1, "amq.direct", "nowhere", b"x", mandatory=True)
     assert tx.alive(1)
@@ -192,6 +215,25 @@ def test_a_rolled_back_ack_can_be_given_again(tx: RawClient) -> None:
     tx.send_method(1, Basic.Ack(1))
     commit(tx)
     assert left(tx, queue) == [b"2", b"3"]
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_an_ack_makes_room_at_commit(tx: RawClient, shared: bool) -> None:
+    queue = owned(tx)
+    tx.call(1, Basic.Qos(prefetch_count=1, global_qos=shared), Basic.QosOk)
+    tx.call(1, Basic.Consume(queue=queue), Basic.ConsumeOk)
+    tx.publish(2, "", queue, b"1")
+    assert tx.expect_message(Basic.Deliver).method.delivery_tag == 1
+    tx.send_method(1, Basic.Ack(1))
+    tx.publish(2, "", queue, b"2")
+    assert tx.silent()
+    rollback(tx)
+    tx.publish(2, "", queue, b"3")
+    assert tx.silent()
+    tx.send_method(1, Basic.Ack(1))
+    commit(tx)
+    assert tx.expect_message(Basic.Deliver).body == b"2"
+    assert tx.silent()
 
 
 def test_rollback_does_not_redeliver(tx: RawClient) -> None:

@@ -184,6 +184,18 @@ def test_expired_messages_at_the_head_are_passed_over_by_a_get(channel: Any, que
     assert contents(channel, name) == [b"3"]
 
 
+def test_expired_messages_behind_the_head_are_not_counted_as_left_by_a_get(
+    channel: Any, queue: Declare, connection: Any
+) -> None:
+    name = queue()
+    place(connection, name, b"1", expiration="60000")
+    place(connection, name, b"2", b"3", expiration="10")
+    place(connection, name, b"4")
+    connection.sleep(0.1)
+    method, _, body = channel.basic_get(name)
+    assert (body, method.message_count) == (b"1", 1)
+
+
 def test_expired_messages_are_never_delivered_to_a_late_consumer(channel: Any, queue: Declare, connection: Any) -> None:
     name = queue()
     place(connection, name, b"kept")

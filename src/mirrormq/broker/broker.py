@@ -80,6 +80,7 @@ class Broker:
         self.letters: list[tuple[Queue, Message]] = []      # dead letters on their way to a queue
         self.letter_depth: i64 = 0
         self.letter_bytes: i64 = 0          # of the dead letters of this turn
+        self.letters_wait: bool = False         # until every queue of a message has it
         self.routed: list[Connection] = []
         self.reply_channels: dict[str, Channel] = {}
         self.timers: list[tuple[int, int, Queue]] = []
@@ -98,6 +99,7 @@ class Broker:
 
     def turn(self) -> bool:
         """Do everything that has been gathered. True if there is more to do right away."""
+        self.letters_wait = False       # a publish that failed half-way leaves it so
         self.go_on()
         self.forwarding.bring_home()
         active = self.active

@@ -131,9 +131,11 @@ class Channel:
             self.connection.broker.goes_nowhere(self, message, mandatory=route.mandatory)
         else:
             refused = False
+            self.connection.broker.letters_wait = True
             for queue in queues:
                 if not queue.publish(message.copy(), barrier):
                     refused = True
+            self.connection.broker.letters_wait = False
             if refused and barrier is not None:
                 barrier.refuse(self.sequence)
 
@@ -302,9 +304,6 @@ class Channel:
         """Settled in a transaction that did not happen."""
         for delivery in deliveries:
             self.unacked[delivery.tag] = delivery
-            if delivery.consumer is not None:
-                self.held += 1
-                delivery.consumer.unacked += 1
             self.lowest = min(self.lowest, delivery.tag)
 
     def requeue_all(self) -> None:

@@ -61,9 +61,10 @@ def on_delete(channel: Channel, method: ExchangeDelete) -> None:
     broker = channel.connection.broker
     before = broker.journal.written
     vhost = vhost_of(channel)
-    check_not_system(method.exchange, vhost.name)
-    check(channel, "exchange", method.exchange, "configure")
-    exchange = vhost.exchanges.get(method.exchange)
+    name = one_line(method.exchange)
+    check_not_system(name, vhost.name)
+    check(channel, "exchange", name, "configure")
+    exchange = vhost.exchanges.get(name)
     if exchange is not None:
         check_deletable(exchange, if_unused=method.if_unused)
         registry.delete_exchange(broker, vhost, exchange)
@@ -74,8 +75,8 @@ def on_bind(channel: Channel, method: ExchangeBind) -> None:
     broker = channel.connection.broker
     before = broker.journal.written
     vhost = vhost_of(channel)
-    _check_both(channel, method.source, method.destination)
-    source, destination = vhost.exchange(method.source), vhost.exchange(method.destination)
+    _check_both(channel, one_line(method.source), one_line(method.destination))
+    source, destination = vhost.exchange(one_line(method.source)), vhost.exchange(one_line(method.destination))
     broker.check_topic(channel.connection, source, method.routing_key, "read")
     registry.bind(broker, vhost, source, destination, method.routing_key, method.arguments)
     agreement.answer(broker, channel, None if method.no_wait else ExchangeBindOk(), before, method)
@@ -85,16 +86,18 @@ def on_unbind(channel: Channel, method: ExchangeUnbind) -> None:
     broker = channel.connection.broker
     before = broker.journal.written
     vhost = vhost_of(channel)
-    _check_both(channel, method.source, method.destination)
-    source = vhost.exchanges.get(method.source)
-    destination = vhost.exchanges.get(method.destination)
+    _check_both(channel, one_line(method.source), one_line(method.destination))
+    source = vhost.exchanges.get(one_line(method.source))
+    destination = vhost.exchanges.get(one_line(method.destination))
+    if source is not None:
+        broker.check_topic(channel.connection, source, method.routing_key, "read")
     if source is not None and destination is not None:
         registry.unbind(broker, vhost, source, destination, method.routing_key, method.arguments)
     agreement.answer(broker, channel, None if method.no_wait else ExchangeUnbindOk(), before, method)
 
 
 def _check_both(channel: Channel, source: str, destination: str) -> None:
+    check(channel, "exchange", destination, "write")
     check_not_default(destination)
     check_not_default(source)
-    check(channel, "exchange", destination, "write")
     check(channel, "exchange", source, "read")

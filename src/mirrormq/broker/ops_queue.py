@@ -79,9 +79,10 @@ def on_declare(channel: Channel, method: QueueDeclare) -> None:
         _declare_passively(channel, method)
         return
     broker = channel.connection.broker
-    name = one_line(method.queue) or channel.given_name or broker.new_name("amq.gen")
+    wanted = one_line(method.queue)
+    name = wanted or channel.given_name or broker.new_name("amq.gen")
     channel.given_name = ""
-    if method.queue:
+    if wanted:
         check_not_reserved("queue", name)
     check(channel, "queue", name, "configure")
     vhost = vhost_of(channel)
@@ -89,7 +90,7 @@ def on_declare(channel: Channel, method: QueueDeclare) -> None:
     if queue is None:
         before = broker.journal.written
         _create(channel, vhost, name, method)
-        if not method.queue:
+        if not wanted:
             channel.given_name = name
         agreement.answer(broker, channel, None, before, method, again=True)
         return
@@ -139,8 +140,13 @@ def _create(channel: Channel, vhost: VirtualHost, name: str, method: QueueDeclar
     connection = channel.connection
     broker = connection.broker
     home = "" if method.exclusive else broker.host.place(vhost.name, name, arguments.master_locator or "")
-    registry.create_queue(broker, vhost, name, arguments, durable=method.durable, auto_delete=method.auto_delete,
+    registry.create_queue(broker, vhost, name, arguments, durable=_is_durable(method), auto_delete=method.auto_delete,
                           owner=connection if method.exclusive else None, home=home)
+
+
+def _is_durable(method: QueueDeclare) -> bool:
+    """An exclusive queue is never durable, whatever is asked for: it goes with its connection."""
+    return method.durable and not method.exclusive
 
 
 def _check_source(channel: Channel, vhost: VirtualHost, name: str) -> None:
@@ -156,21 +162,18 @@ def _check_same(channel: Channel, queue: Queue, method: QueueDeclare) -> None:
     if queue.exclusive != method.exclusive:
         raise locked(queue.name, queue.vhost)
     check_queue_equivalent(queue.name, queue.vhost, queue.arguments.table, method.arguments, current_durable=queue.durable,
-                           durable=method.durable, current_auto_delete=queue.auto_delete, auto_delete=method.auto_delete)
+                           durable=_is_durable(method), current_auto_delete=queue.auto_delete, auto_delete=method.auto_delete)
 
 
 def on_bind(channel: Channel, method: QueueBind) -> None:
     name = real_name(channel, method.queue)
-    key = method.routing_key
-    if not method.queue and not key:
-        key = name
+    key = _real_key(method.queue, method.routing_key, name)
+    exchange = one_line(method.exchange)
     broker = channel.connection.broker
     before = broker.journal.written
-    check_not_default(method.exchange)
-    check(channel, "queue", name, "write")
-    check(channel, "exchange", method.exchange, "read")
+    _check_both(channel, exchange, name)
     vhost = vhost_of(channel)
-    source = vhost.exchange(method.exchange)
+    source = vhost.exchange(exchange)
     queue = vhost.queue(name)
     check_owner(queue, channel.connection)
     broker.check_topic(channel.connection, source, key, "read")
@@ -180,17 +183,31 @@ def on_bind(channel: Channel, method: QueueBind) -> None:
 
 def on_unbind(channel: Channel, method: QueueUnbind) -> None:
     name = real_name(channel, method.queue)
+    key = _real_key(method.queue, method.routing_key, name)
+    exchange = one_line(method.exchange)
     broker = channel.connection.broker
     before = broker.journal.written
-    check_not_default(method.exchange)
-    check(channel, "queue", name, "write")
-    check(channel, "exchange", method.exchange, "read")
+    _check_both(channel, exchange, name)
     vhost = vhost_of(channel)
-    source = vhost.exchanges.get(method.exchange)
+    source = vhost.exchanges.get(exchange)
     queue = vhost.queues.get(name)
-    if source is not None and queue is not None:
-        registry.unbind(broker, vhost, source, queue, method.routing_key, method.arguments)
+    if source is not None:
+        broker.check_topic(channel.connection, source, key, "read")
+    if source is not None and queue is not None and source.has_binding(queue, key, method.arguments):
+        check_owner(queue, channel.connection)
+        registry.unbind(broker, vhost, source, queue, key, method.arguments)
     agreement.answer(broker, channel, QueueUnbindOk(), before, method)
+
+
+def _real_key(queue: str, key: str, name: str) -> str:
+    """Where neither a queue nor a key is given, the name of the last declared queue is the key too."""
+    return key if queue or key else name
+
+
+def _check_both(channel: Channel, exchange: str, queue: str) -> None:
+    check(channel, "queue", queue, "write")
+    check_not_default(exchange)
+    check(channel, "exchange", exchange, "read")
 
 
 class Purged(Barrier):

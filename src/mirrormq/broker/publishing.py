@@ -84,16 +84,15 @@ def _send_on(channel: Channel, way: Route, message: Message, keys: list[str], ba
     broker = channel.connection.broker
     vhost = channel.connection.vhost
     assert vhost is not None
-    if way.routing_key.startswith(DIRECT_REPLY) and way.exchange.name == "":
-        _reply(channel, way, message)
-        return
+    if way.exchange.name == "":
+        _reply(broker, message, keys)
     queues = find_queues(vhost, way.exchange, envelope_of(message, keys))
     if broker.tracer is not None and vhost.tracing:
         broker.tracer.published(channel, vhost, message, keys, queues)
     way.exchange.published_in += 1
     way.exchange.published_out += len(queues)
     if channel.transaction is not None:
-        channel.transaction.add_publish(message, way.exchange, queues, mandatory=way.mandatory)
+        channel.transaction.add_publish(message, way.exchange, keys, queues, mandatory=way.mandatory)
         return
     if way.exchange.is_delayed and broker.delays.hold(vhost, way.exchange, message, barrier):
         return
@@ -108,13 +107,16 @@ def envelope_of(message: Message, keys: list[str]) -> Envelope:
                     timestamp=None if when is None else int(when))
 
 
-def _reply(channel: Channel, way: Route, message: Message) -> None:
-    broker = channel.connection.broker
-    target = broker.reply_channels.get(way.routing_key)
-    if target is not None:
-        direct_reply.deliver(target, message)
-    elif not broker.forwarding.reply(direct_reply.node_of(way.routing_key), way.routing_key, message) and way.mandatory:
-        return_message(channel, message, 312, "NO_ROUTE")
+def _reply(broker: Broker, message: Message, keys: list[str]) -> None:
+    """Reply addresses among the keys are answered at once, in a transaction too. They are no queues: a mandatory message that
+    goes to nothing else comes back."""
+    for key in dict.fromkeys(keys):
+        if key.startswith(DIRECT_REPLY):
+            target = broker.reply_channels.get(key)
+            if target is not None:
+                direct_reply.deliver(target, message)
+            else:
+                broker.forwarding.reply(direct_reply.node_of(key), key, message)
 
 
 def _info_of(broker: Broker, content: bytes) -> ContentInfo:
@@ -194,6 +196,8 @@ def dead_letter(broker: Broker, queue: Queue, message: Message, reason: str, rea
     info = broker.infos.get(properties)
     letter = Message(with_properties(message, properties), address_of(exchange.name, keys[0]), info, message.size)
     deaths = deaths_of(info) or []
+    if exchange.name == "":
+        _reply(broker, letter, keys)
     barrier = LetterBarrier(queue, message, reason_code)
     for target in find_queues(vhost, exchange, envelope_of(letter, keys)):
         if not makes_cycle(deaths, target.name):
@@ -207,8 +211,8 @@ def dead_letter(broker: Broker, queue: Queue, message: Message, reason: str, rea
 
 def _post(broker: Broker, target: Queue, letter: Message) -> None:
     """A full queue hands on what it cannot hold. In a long chain of such queues the rest follows in the turn, not deeper
-    and deeper on the stack."""
-    if broker.letter_depth >= LETTER_DEPTH:
+    and deeper on the stack; so does what comes of a message that has not reached all of its queues yet."""
+    if broker.letters_wait or broker.letter_depth >= LETTER_DEPTH:
         broker.letters.append((target, letter))
         return
     broker.letter_depth += 1

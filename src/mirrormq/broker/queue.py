@@ -209,7 +209,8 @@ class Queue(QueueLog):
                 self.redelivered += 1
             if message.index >= self.delivered_high:
                 self.delivered_high = message.index + 1
-            self.activate()                     # the next one may have expired behind it
+            expire_head(self)                  # the next one may have expired behind it, and is not counted as left
+            self.activate()
             return message
         return None
 

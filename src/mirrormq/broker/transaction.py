@@ -20,12 +20,12 @@ COMMIT: Final = 90 << 16 | 20
 
 
 class Pending:
-    """One gathered publish."""
+    """One gathered publish, and the names of the queues that it is for: which of them exist is seen at the commit."""
 
-    def __init__(self, message: Message, exchange: Exchange, queues: list[Queue], *, mandatory: bool) -> None:
+    def __init__(self, message: Message, exchange: Exchange, names: list[str], *, mandatory: bool) -> None:
         self.message: Message = message
         self.exchange: Exchange = exchange
-        self.queues: list[Queue] = queues
+        self.names: list[str] = names
         self.mandatory: bool = mandatory
 
 
@@ -57,14 +57,27 @@ class Transaction:
         self.rejects: list[Delivery] = []
         self.requeues: list[Delivery] = []
 
-    def add_publish(self, message: Message, exchange: Exchange, queues: list[Queue], *, mandatory: bool) -> None:
-        self.publishes.append(Pending(message, exchange, queues, mandatory=mandatory))
+    def add_publish(self, message: Message, exchange: Exchange, keys: list[str], queues: list[Queue], *,
+                    mandatory: bool) -> None:
+        names = [queue.name for queue in queues]
+        if exchange.name == "":
+            names = list(dict.fromkeys(keys + names))       # a queue of this name may still be declared
+        self.publishes.append(Pending(message, exchange, names, mandatory=mandatory))
 
     def add_acks(self, deliveries: list[Delivery]) -> None:
+        self._count(deliveries, 1)
         self.acks.extend(deliveries)
 
     def add_rejects(self, deliveries: list[Delivery], *, requeue: bool) -> None:
+        self._count(deliveries, 1)
         (self.requeues if requeue else self.rejects).extend(deliveries)
+
+    def _count(self, deliveries: list[Delivery], step: i64) -> None:
+        """What a client has settled still counts against its prefetch until the commit."""
+        for delivery in deliveries:
+            if delivery.consumer is not None:
+                self.channel.held += step
+                delivery.consumer.unacked += step
 
     def commit(self) -> None:
         """Apply everything; the channel waits until it is stable."""
@@ -84,22 +97,27 @@ class Transaction:
         self.publishes = []
         refused = False
         connection = self.channel.connection
+        vhost = connection.vhost
+        assert vhost is not None
         for pending in publishes:
-            vhost = connection.vhost
-            if vhost is not None and pending.exchange.is_delayed \
-                    and connection.broker.delays.hold(vhost, pending.exchange, pending.message, barrier):
+            if pending.exchange.is_delayed and connection.broker.delays.hold(vhost, pending.exchange, pending.message, barrier):
                 continue
-            if not pending.queues and pending.mandatory:
+            found = [vhost.queues.get(name) for name in pending.names]
+            queues = [queue for queue in found if queue is not None and not queue.is_deleted]
+            if not queues and pending.mandatory:
                 connection.broker.return_message(self.channel, pending.message, 312, "NO_ROUTE")
-            for queue in pending.queues:
-                if not queue.is_deleted and not queue.publish(pending.message.copy(), barrier):
+            connection.broker.letters_wait = len(queues) > 1
+            for queue in queues:
+                if not queue.publish(pending.message.copy(), barrier):
                     refused = True
                 append_much(queue)
+            connection.broker.letters_wait = False
         return refused
 
     def _settle_all(self, barrier: Barrier) -> None:
         acks, rejects, requeues = self.acks, self.rejects, self.requeues
         self.acks, self.rejects, self.requeues = [], [], []
+        self._count(acks + rejects + requeues, -1)
         for delivery in acks:
             if (delivery.message.logged or delivery.queue.is_away) and not delivery.queue.is_deleted:
                 delivery.queue.wait_for_chunk(barrier)
