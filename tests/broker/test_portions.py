@@ -11,8 +11,19 @@ from mirrormq.broker.expiry import PORTION
 from mirrormq.broker.forward.embassy import Embassy
 from mirrormq.broker.overflow import CHUNK_BYTES
 from mirrormq.broker.policy import Policy
+from mirrormq.broker.queue import Queue
 from mirrormq.broker.throttling import set_alarms
-from mirrormq.wire.methods import BasicConsume, BasicGet, BasicGetEmpty, QueueDeclare, TxCommit, TxCommitOk, TxSelect
+from mirrormq.wire.methods import (
+    BasicConsume,
+    BasicGet,
+    BasicGetEmpty,
+    BasicNack,
+    QueueDeclare,
+    QueueDelete,
+    TxCommit,
+    TxCommitOk,
+    TxSelect,
+)
 
 LARGE = 128 << 10
 MANY = 2 * PORTION // LARGE + 20
@@ -93,6 +104,44 @@ def test_nothing_leaves_while_the_disk_is_behind() -> None:
     assert sizes(client) == (MANY, 0)
     set_alarms(broker, {}, is_busy=False)
     check(client)
+
+
+def reject_all(client: Client) -> Queue:
+    client.say(BasicConsume("q", "t"))
+    for _ in range(MANY):
+        client.heard()
+        client.rest()
+    (channel,) = [channel for connection in client.runner.world.broker.connections for channel in connection.channels.values()]
+    assert len(channel.unacked) == MANY
+    client.say(BasicNack(0, multiple=True, requeue=False))
+    client.rest()
+    return client.runner.world.broker.vhosts["/"].queues["q"]
+
+
+def test_what_is_rejected_at_one_stroke_leaves_in_portions() -> None:
+    client = full({})
+    queue = reject_all(client)
+    assert queue.held == len(queue.postponed) > 0
+    assert sum(len(message.content) for message in queue.postponed) == 0
+    assert set(queue.snapshot(final=False).live) == {message.index for message in queue.postponed}
+    client.judge.bodies.clear()
+    check(client)
+    assert (queue.held, queue.held_bytes, queue.kept) == (0, 0, 0)
+
+
+def test_what_is_rejected_waits_for_another_node_and_goes_with_its_queue() -> None:
+    client = full({})
+    forwarding = client.runner.world.broker.forwarding
+    other = forwarding.embassies["other"] = Embassy(forwarding, "other")
+    other.load = PORTION + 1
+    queue = reject_all(client)
+    assert (queue.held, len(queue.postponed), sizes(client)) == (MANY, MANY, (0, 0))
+    client.say(QueueDelete("q"))
+    client.rest()
+    other.load = 0
+    pass_time(client, 100)
+    assert client.runner.world.broker.vhosts["/"].queues["dead"].backlog.count == 0
+    assert not client.runner.world.host.faults
 
 
 def test_nothing_leaves_while_another_node_is_behind() -> None:

@@ -1,14 +1,14 @@
 """Messages whose time is over leave the head of their queue; and how much may leave at once as dead letters.
 
-A backlog whose time is over at one stroke, or that a new limit makes too long, may be larger than memory. What leaves it for
-other queues is in memory until it is on disk there, so it leaves in portions, and none follows while the disk is behind, or
-another node: what is posted there beyond a limit is dropped.
+A backlog whose time is over at one stroke, that a new limit makes too long, or that is rejected as a whole, may be larger than
+memory. What leaves it for other queues is in memory until it is on disk there, so it leaves in portions, and none follows while
+the disk is behind, or another node: what is posted there beyond a limit is dropped.
 """
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from mirrormq.broker.message import NEVER
+from mirrormq.broker.message import NEVER, Message
 from mirrormq.broker.promised import put_back, set_aside
 from mirrormq.broker.queue_log import EXPIRED
 
@@ -34,6 +34,24 @@ def must_pause(queue: Queue) -> bool:
 
 def _is_any_behind(forwarding: Forwarding) -> bool:
     return any(embassy.load > PORTION and not embassy.is_gone for embassy in forwarding.embassies.values())
+
+
+def postpone(queue: Queue, message: Message) -> None:
+    """It goes on being held, so a snapshot knows it, and a crash brings it back."""
+    if message.logged:
+        message.content = b""
+    queue.postponed.append(message)
+
+
+def reject_postponed(queue: Queue) -> None:
+    """In the order in which they were rejected, as many as may go now. The others wait for the next time."""
+    postponed = queue.postponed
+    queue.postponed = []
+    for at, message in enumerate(postponed):
+        if must_pause(queue):
+            queue.postponed = postponed[at:]
+            return
+        queue.reject(message)
 
 
 def expire_head(queue: Queue) -> None:

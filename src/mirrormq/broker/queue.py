@@ -13,7 +13,7 @@ from mypy_extensions import i64
 from mirrormq.broker.arguments import DROP_HEAD, QueueArguments, QueueSettings
 from mirrormq.broker.backlog import Backlog, PlainBacklog
 from mirrormq.broker.consumer import Consumer, Turns
-from mirrormq.broker.expiry import expire_head, must_pause
+from mirrormq.broker.expiry import expire_head, must_pause, postpone, reject_postponed
 from mirrormq.broker.forward.runs import Publisher
 from mirrormq.broker.message import NEVER, Message
 from mirrormq.broker.overflow import enforce_limits, has_place, make_place
@@ -45,6 +45,7 @@ class Queue(QueueLog):
         self.holder: Consumer | None = None     # exclusive consumer, or the single active one
         self.delivered_high: i64 = 0
         self.promised: i64 = 0                  # so many at the head only wait for the log or the ring
+        self.postponed: list[Message] = []      # rejected; they are held until they may leave as dead letters
         self.passes_on: bool = False            # what expires goes to other queues, though there is no dead-letter exchange
         self.is_away: bool = False              # its home is another node, and this a way to it
         self.home: str = ""                     # the name of that node
@@ -236,6 +237,9 @@ class Queue(QueueLog):
             self.activate()
 
     def reject(self, message: Message) -> None:
+        if not self.is_deleted and (self.postponed or must_pause(self)):
+            postpone(self, message)
+            return
         self._let_go(message)
         if not self.is_deleted:
             self.end(message, REJECTED)
@@ -284,6 +288,8 @@ class Queue(QueueLog):
         """Everything a turn does before sealing. May activate other queues by dead letters."""
         if self.is_held:
             return
+        if self.postponed:
+            reject_postponed(self)
         backlog = self.backlog
         if backlog.count:
             if self.turns.everyone:
