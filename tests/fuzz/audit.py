@@ -67,7 +67,7 @@ def _check_channel(channel: Channel) -> None:
             f"{name} confirmed {channel.confirmed} of {channel.sequence} publishes",
         )
     check(channel.barrier is None and not channel.barriers, f"{name} keeps barriers")
-    held = [delivery for delivery in channel.unacked.values() if delivery.consumer is not None]
+    held = [delivery for delivery in deliveries_of(channel) if delivery.consumer is not None]     # until the commit, too
     check(channel.held == len(held), f"{name} counts {channel.held} deliveries and holds {len(held)}")
     check(not channel.unacked or min(channel.unacked) >= channel.lowest, f"{name} does not look for its lowest tag")
     for consumer in channel.consumers.values():
