@@ -7,8 +7,9 @@ import pytest
 from fuzz.client import Client
 from fuzz.runner import Runner
 from mirrormq.broker import rules
+from mirrormq.broker.arguments import QueueArguments, effective_settings
 from mirrormq.broker.expiry import PORTION
-from mirrormq.broker.forward.embassy import Embassy
+from mirrormq.broker.forward.away import AwayQueue
 from mirrormq.broker.overflow import CHUNK_BYTES
 from mirrormq.broker.policy import Policy
 from mirrormq.broker.queue import Queue
@@ -24,6 +25,7 @@ from mirrormq.wire.methods import (
     TxCommitOk,
     TxSelect,
 )
+from mirrormq.wire.properties import Properties
 
 LARGE = 128 << 10
 MANY = 2 * PORTION // LARGE + 20
@@ -122,38 +124,117 @@ def test_what_is_rejected_at_one_stroke_leaves_in_portions() -> None:
     client = full({})
     queue = reject_all(client)
     assert queue.held == len(queue.postponed) > 0
-    assert sum(len(message.content) for message in queue.postponed) == 0
-    assert set(queue.snapshot(final=False).live) == {message.index for message in queue.postponed}
+    assert sum(len(message.content) for message, _ in queue.postponed) == 0
+    assert set(queue.snapshot(final=False).live) == {message.index for message, _ in queue.postponed}
     client.judge.bodies.clear()
     check(client)
     assert (queue.held, queue.held_bytes, queue.kept) == (0, 0, 0)
 
 
-def test_what_is_rejected_waits_for_another_node_and_goes_with_its_queue() -> None:
+def mirrored(client: Client) -> AwayQueue:
+    """Dead letters go to a queue that another node leads, and a third can."""
+    broker = client.runner.world.broker
+    arguments = QueueArguments({})
+    target = AwayQueue(broker, "/", "dead", 1000, home="n2", durable=True, auto_delete=False, owner=None, arguments=arguments,
+                       settings=effective_settings(arguments, {}))
+    target.is_mirrored = True
+    target.holders = ("n2", "n3")
+    broker.vhosts["/"].queues["dead"] = target
+    broker.forwarding.mirrored[1000] = target
+    broker.forwarding.embassy("n3")
+    return target
+
+
+def on_their_way(target: AwayQueue) -> int:
+    return sum(run.count for run in target.unconfirmed.values())
+
+
+def behind(client: Client, queue: Queue) -> AwayQueue:
+    """The node that gets its dead letters has too many of them already."""
+    target = queue.letters_to = mirrored(client)
+    target.embassy.load = PORTION + 1
+    return target
+
+
+def test_what_is_rejected_waits_for_the_node_that_gets_it() -> None:
     client = full({})
-    forwarding = client.runner.world.broker.forwarding
-    other = forwarding.embassies["other"] = Embassy(forwarding, "other")
-    other.load = PORTION + 1
+    queue = client.runner.world.broker.vhosts["/"].queues["q"]
+    target = behind(client, queue)
+    reject_all(client)
+    assert (queue.held, len(queue.postponed), on_their_way(target)) == (MANY, MANY, 0)
+    target.embassy.load = 0
+    pass_time(client, 10)
+    assert on_their_way(target) == MANY - len(queue.postponed) > 0
+
+
+def test_what_was_rejected_leaves_before_its_queue_is_deleted() -> None:
+    client = full({})
     queue = reject_all(client)
-    assert (queue.held, len(queue.postponed), sizes(client)) == (MANY, MANY, (0, 0))
+    assert queue.postponed
     client.say(QueueDelete("q"))
     client.rest()
-    other.load = 0
-    pass_time(client, 100)
-    assert client.runner.world.broker.vhosts["/"].queues["dead"].backlog.count == 0
+    assert client.runner.world.broker.vhosts["/"].queues["dead"].backlog.count == MANY
     assert not client.runner.world.host.faults
 
 
-def test_nothing_leaves_while_another_node_is_behind() -> None:
+def test_nothing_expires_while_the_node_that_gets_it_is_behind() -> None:
     client = full({"x-message-ttl": TTL})
-    forwarding = client.runner.world.broker.forwarding
-    other = forwarding.embassies["other"] = Embassy(forwarding, "other")
-    other.load = PORTION + 1
+    queue = client.runner.world.broker.vhosts["/"].queues["q"]
+    target = behind(client, queue)
     pass_time(client, TTL + 1)
     pass_time(client, 100)
-    assert sizes(client) == (MANY, 0)
-    other.load = 0
+    assert (queue.backlog.count, on_their_way(target)) == (MANY, 0)
+    target.embassy.load = 0
+    pass_time(client, 10)
+    assert on_their_way(target) == MANY - queue.backlog.count > 0
+
+
+def test_a_node_that_gets_none_of_them_holds_up_nothing() -> None:
+    client = full({"x-message-ttl": TTL})
+    forwarding = client.runner.world.broker.forwarding
+    forwarding.embassy("other").load = PORTION + 1
+    pass_time(client, TTL + 1)
     check(client)
+
+
+@pytest.mark.parametrize("is_consumed", [False, True])
+def test_what_is_behind_an_expired_message_does_not_wait_with_it(*, is_consumed: bool) -> None:
+    client = full({"x-message-ttl": TTL})
+    queue = client.runner.world.broker.vhosts["/"].queues["q"]
+    behind(client, queue)
+    pass_time(client, TTL + 1)
+    client.publish("q", b"alive")
+    client.rest()
+    client.say(BasicConsume("q", "t", no_ack=True) if is_consumed else BasicGet("q", no_ack=True))
+    client.heard()
+    assert client.judge.bodies == [b"alive"]
+    assert (queue.backlog.count, queue.held, len(queue.postponed)) == (0, MANY, MANY)
+    assert len(queue.snapshot(final=False).live) == MANY
+
+
+def test_no_letter_is_dropped_between_two_leaders_of_its_queue() -> None:
+    client = full({"x-message-ttl": TTL})
+    broker = client.runner.world.broker
+    queue, target = broker.vhosts["/"].queues["q"], mirrored(client)
+    broker.forwarding.node_gone("n2")
+    assert not target.is_hopeless()
+    for _ in range(10):
+        pass_time(client, TTL)
+    assert on_their_way(target) > 0
+    assert queue.backlog.count + on_their_way(target) == MANY
+
+
+def test_headers_count_too() -> None:
+    client = Client(Runner())
+    client.say(QueueDeclare("dead", durable=True), QueueDeclare("q", durable=True, arguments={**DEAD, "x-message-ttl": TTL}))
+    client.rest()
+    for _ in range(MANY):
+        client.publish("q", b"", Properties(delivery_mode=2, headers={"h": "x" * 100_000}))
+    client.rest()
+    pass_time(client, TTL + 1)
+    ready, dead = sizes(client)
+    assert ready > 0
+    assert dead > 0
 
 
 def test_a_large_transaction_is_more_than_one_chunk() -> None:

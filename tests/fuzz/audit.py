@@ -103,7 +103,7 @@ def check_broker(world: World) -> None:
                 held.setdefault(delivery.queue, []).append(delivery.message)
     budget = 0
     for queue in broker.queues_by_log.values():
-        check_queue(world, queue, held.get(queue, []) + queue.postponed)
+        check_queue(world, queue, held.get(queue, []) + [message for message, _ in queue.postponed])
         budget += _window_cost(queue.backlog)
     check(broker.budget.used == budget, f"the budget counts {broker.budget.used} octets of {budget}")
     check(not broker.log.position > world.log.position, "the log lost its place")

@@ -29,3 +29,19 @@ def test_clients_are_told_and_the_node_ends_cleanly(tmp_path: Path, kinds: tuple
     assert process.wait(STOP_DEADLINE) == 0, server.log()
     assert server.log().rstrip().endswith("stopped")
     assert "Traceback" not in server.log()
+
+
+def test_a_node_that_nohup_started_outlives_its_terminal(tmp_path: Path) -> None:
+    server = ServerProcess(tmp_path)
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)       # as nohup does; what is started now inherits it
+    try:
+        server.start()
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert server.process is not None
+    server.process.send_signal(signal.SIGHUP)
+    connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", server.port, socket_timeout=60))
+    connection.channel().queue_declare("q")
+    connection.close()
+    assert server.process.poll() is None
+    server.stop()

@@ -68,3 +68,12 @@ def test_after_the_clock_was_set_heartbeats_are_sent_and_missed_as_before(step: 
     assert node.connection.sent_bytes >= sent + 2 * len(HEARTBEAT)
     node.live(10_000, is_heard=False)
     assert not node.is_served
+
+
+def test_after_the_clock_was_set_back_an_idle_queue_goes_in_its_time() -> None:
+    node = Node()
+    node.live(3_000)
+    node.live(HOUR // 2 - 60_000, step=-HOUR)
+    assert "idle" in node.broker.vhosts["/"].queues
+    node.live(120_000)
+    assert "idle" not in node.broker.vhosts["/"].queues

@@ -9,6 +9,8 @@ import shutil
 import sys
 from pathlib import Path
 
+import pytest
+
 from mirrormq.node.logs import LEVELS, JsonLines, LogFile
 
 
@@ -65,3 +67,15 @@ def test_a_log_whose_folder_is_gone_is_begun_when_it_is_back(tmp_path: Path) -> 
     handler.emit(record(logging.INFO, "kept"))
     handler.close()
     assert (folder / "node.log").read_text() == "kept\n"
+
+
+def test_a_line_that_a_full_disk_did_not_take_stops_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logging, "raiseExceptions", False)
+    path = tmp_path / "node.log"
+    path.symlink_to("/dev/full")
+    handler = LogFile(path, encoding="utf-8")
+    handler.emit(record(logging.INFO, "lost"))
+    path.unlink()
+    handler.emit(record(logging.INFO, "kept"))
+    handler.close()
+    assert path.read_text() == "kept\n"

@@ -13,45 +13,77 @@ from mirrormq.broker.promised import put_back, set_aside
 from mirrormq.broker.queue_log import EXPIRED
 
 if TYPE_CHECKING:
-    from mirrormq.broker.forward.forwarding import Forwarding
+    from mirrormq.broker.forward.away import AwayQueue
     from mirrormq.broker.queue import Queue
 
 PORTION: Final = 32 << 20       # bytes of dead letters in one turn; another node takes two portions before any is dropped
-LETTER_COST: Final = 512        # what one costs beside its body
+LETTER_COST: Final = 512        # what one costs beside its content
 PAUSE: Final = 10               # milliseconds until the next portion
+MOST: Final = 16384             # messages that wait beside a queue so that those behind them need not
 
 
 def must_pause(queue: Queue) -> bool:
-    """Whether its next dead letter has to wait. If so it is woken for it."""
+    """Whether its next dead letter has to wait. If so it is woken for it. What goes to the same place stays in order."""
     if queue.settings.dead_letter_exchange is None and not queue.passes_on:
         return False
     broker = queue.broker
-    if broker.letter_bytes < PORTION and not broker.is_busy and not _is_any_behind(broker.forwarding):
+    if broker.letter_bytes < PORTION and not broker.is_busy and not queue.postponed and not _is_target_behind(queue):
         return False
     broker.wake_queue_at(queue, broker.now + PAUSE)
     return True
 
 
-def _is_any_behind(forwarding: Forwarding) -> bool:
-    return any(embassy.load > PORTION and not embassy.is_gone for embassy in forwarding.embassies.values())
+def _is_target_behind(queue: Queue) -> bool:
+    """A queue whose leader is gone counts too: what waits for it goes to the next one."""
+    target = queue.letters_to
+    return target is not None and not target.is_deleted and target.embassy.load > PORTION
 
 
-def postpone(queue: Queue, message: Message) -> None:
-    """It goes on being held, so a snapshot knows it, and a crash brings it back."""
+def note_target(queue: Queue, target: AwayQueue) -> None:
+    """Of several the one that is furthest behind."""
+    known = queue.letters_to
+    if known is None or known.is_deleted or target.embassy.load >= known.embassy.load:
+        queue.letters_to = target
+
+
+def postpone(queue: Queue, message: Message, reason: int) -> None:
+    """It is held, so a snapshot knows it, and a crash or another leader brings it back."""
     if message.logged:
         message.content = b""
-    queue.postponed.append(message)
+    queue.postponed.append((message, reason))
 
 
-def reject_postponed(queue: Queue) -> None:
-    """In the order in which they were rejected, as many as may go now. The others wait for the next time."""
+def send_postponed(queue: Queue) -> None:
+    """In their order, as many as may go now. The others wait for the next time."""
     postponed = queue.postponed
     queue.postponed = []
-    for at, message in enumerate(postponed):
+    for at, (message, reason) in enumerate(postponed):
         if must_pause(queue):
             queue.postponed = postponed[at:]
             return
-        queue.reject(message)
+        queue.leave(message, reason)
+
+
+def send_all_postponed(queue: Queue) -> None:
+    """Its queue is about to be deleted, and they were rejected or expired before."""
+    postponed = queue.postponed
+    queue.postponed = []
+    for message, reason in postponed:
+        queue.leave(message, reason)
+
+
+def expire(queue: Queue, message: Message) -> bool:
+    """The message is off the backlog and leaves now or later: those behind it need not wait for it. False if too many do so
+    already; then it is back in its place."""
+    if not must_pause(queue):
+        queue.end(message, EXPIRED)
+    elif len(queue.postponed) < MOST:
+        queue.hold(message)
+        postpone(queue, message, EXPIRED)
+    else:
+        queue.backlog.put_back(message)
+        return False
+    return True
 
 
 def expire_head(queue: Queue) -> None:

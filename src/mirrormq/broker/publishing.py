@@ -16,7 +16,7 @@ from mirrormq.broker.confirms import ConfirmBarrier
 from mirrormq.broker.connection import Connection
 from mirrormq.broker.deadletter import bury, copies_of, deaths_of, makes_cycle, with_properties
 from mirrormq.broker.exchange import Exchange
-from mirrormq.broker.expiry import LETTER_COST
+from mirrormq.broker.expiry import LETTER_COST, note_target
 from mirrormq.broker.forward.away import AwayQueue
 from mirrormq.broker.forward.letters import LetterBarrier
 from mirrormq.broker.message import DIRECT_REPLY, ContentInfo, Message, address_of, blind_copies
@@ -175,7 +175,9 @@ def publish_delayed(broker: Broker, vhost: VirtualHost, exchange: Exchange, mess
     copies = (copies_of(message.info, "CC") or []) if message.info.copies else []
     keys = [message.routing_key(), *copies]
     for queue in find_queues(vhost, exchange, envelope_of(message, keys)):
-        broker.letter_bytes += message.size + LETTER_COST
+        broker.letter_bytes += len(message.content) + LETTER_COST
+        if isinstance(queue, AwayQueue):
+            note_target(letter.queue, queue)
         queue.publish(message.copy(), letter if queue.is_away else None)
 
 
@@ -201,9 +203,10 @@ def dead_letter(broker: Broker, queue: Queue, message: Message, reason: str, rea
     barrier = LetterBarrier(queue, message, reason_code)
     for target in find_queues(vhost, exchange, envelope_of(letter, keys)):
         if not makes_cycle(deaths, target.name):
-            broker.letter_bytes += message.size + LETTER_COST
+            broker.letter_bytes += len(letter.content) + LETTER_COST
             if isinstance(target, AwayQueue):
                 target.post(letter.copy(), barrier)
+                note_target(queue, target)
             else:
                 _post(broker, target, letter.copy())
     return barrier.posted()

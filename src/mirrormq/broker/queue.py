@@ -13,13 +13,13 @@ from mypy_extensions import i64
 from mirrormq.broker.arguments import DROP_HEAD, QueueArguments, QueueSettings
 from mirrormq.broker.backlog import Backlog, PlainBacklog
 from mirrormq.broker.consumer import Consumer, Turns
-from mirrormq.broker.expiry import expire_head, must_pause, postpone, reject_postponed
+from mirrormq.broker.expiry import expire, expire_head, must_pause, postpone, send_postponed
 from mirrormq.broker.forward.runs import Publisher
 from mirrormq.broker.message import NEVER, Message
 from mirrormq.broker.overflow import enforce_limits, has_place, make_place
 from mirrormq.broker.priority import PriorityBacklog
 from mirrormq.broker.promised import room_of_consumers
-from mirrormq.broker.queue_log import EXPIRED, PURGED, REASONS, REJECTED, RESERVE, QueueLog, ended_for
+from mirrormq.broker.queue_log import PURGED, REASONS, REJECTED, RESERVE, QueueLog, ended_for
 from mirrormq.broker.stability import Barrier, pass_all
 from mirrormq.log.entries import TRANSIENT
 from mirrormq.log.snapshot import Snapshot
@@ -27,6 +27,7 @@ from mirrormq.log.snapshot import Snapshot
 if TYPE_CHECKING:
     from mirrormq.broker.broker import Broker
     from mirrormq.broker.connection import Connection
+    from mirrormq.broker.forward.away import AwayQueue
 
 
 class Queue(QueueLog):
@@ -45,7 +46,8 @@ class Queue(QueueLog):
         self.holder: Consumer | None = None     # exclusive consumer, or the single active one
         self.delivered_high: i64 = 0
         self.promised: i64 = 0                  # so many at the head only wait for the log or the ring
-        self.postponed: list[Message] = []      # rejected; they are held until they may leave as dead letters
+        self.postponed: list[tuple[Message, int]] = []      # held until they may leave as dead letters, each for its reason
+        self.letters_to: AwayQueue | None = None            # where its dead letters go on another node, or behind a ring
         self.passes_on: bool = False            # what expires goes to other queues, though there is no dead-letter exchange
         self.is_away: bool = False              # its home is another node, and this a way to it
         self.home: str = ""                     # the name of that node
@@ -154,10 +156,8 @@ class Queue(QueueLog):
             message = backlog.pop()
             if message.expires < since and promised <= 0:
                 self.turns.give_back(consumer)
-                if must_pause(self):
-                    backlog.put_back(message)
+                if not expire(self, message):
                     break
-                self.end(message, EXPIRED)
                 continue
             if message.index >= self.deliverable and self._must_wait(message):
                 backlog.put_back(message)
@@ -196,11 +196,8 @@ class Queue(QueueLog):
         while backlog.count:
             message = backlog.pop()
             if message.expires <= now:
-                if must_pause(self):
-                    backlog.put_back(message)
-                    self.wait_for_chunk(waiter)
+                if not expire(self, message):
                     return None
-                self.end(message, EXPIRED)
                 continue
             if message.index >= self.deliverable and self._must_wait(message):
                 backlog.put_back(message)
@@ -237,12 +234,16 @@ class Queue(QueueLog):
             self.activate()
 
     def reject(self, message: Message) -> None:
-        if not self.is_deleted and (self.postponed or must_pause(self)):
-            postpone(self, message)
-            return
+        if not self.is_deleted and must_pause(self):
+            postpone(self, message, REJECTED)
+        else:
+            self.leave(message, REJECTED)
+
+    def leave(self, message: Message, reason: int) -> None:
+        """It was held, and ends."""
         self._let_go(message)
         if not self.is_deleted:
-            self.end(message, REJECTED)
+            self.end(message, reason)
 
     def end(self, message: Message, reason: int) -> None:
         """A message leaves without being acknowledged: to the dead-letter exchange, or away."""
@@ -289,7 +290,7 @@ class Queue(QueueLog):
         if self.is_held:
             return
         if self.postponed:
-            reject_postponed(self)
+            send_postponed(self)
         backlog = self.backlog
         if backlog.count:
             if self.turns.everyone:
@@ -343,16 +344,16 @@ class Queue(QueueLog):
                 self.holder = self.turns.groups[0][0]
         self.activate()
         if not self.turns.everyone:
-            self._watch_expiry()
+            self.watch_expiry()
             if self.auto_delete:
                 self.broker.delete_queue(self, is_stubborn=True)
 
     def touch(self) -> None:
         """The queue was used: its time to live starts anew."""
         self.last_used = self.broker.now
-        self._watch_expiry()
+        self.watch_expiry()
 
-    def _watch_expiry(self) -> None:
+    def watch_expiry(self) -> None:
         if self.settings.expires > 0 and not self.turns.everyone:
             self.broker.wake_queue_at(self, self.last_used + self.settings.expires)
 
@@ -392,5 +393,5 @@ class Queue(QueueLog):
         if expires > 0 and not self.turns.everyone and self.broker.now >= self.last_used + expires:
             self.broker.delete_queue(self, is_stubborn=True)
             return
-        self._watch_expiry()
+        self.watch_expiry()
         self.activate()

@@ -16,6 +16,7 @@ from mirrormq.broker.arguments import QueueArguments, effective_settings
 from mirrormq.broker.auth import Permission, TopicPermission, User
 from mirrormq.broker.bindings import Destination
 from mirrormq.broker.exchange import Exchange
+from mirrormq.broker.expiry import send_all_postponed
 from mirrormq.broker.forward.away import AwayQueue
 from mirrormq.broker.forward.moving import follow_view, put_before
 from mirrormq.broker.journal import Proposal
@@ -353,6 +354,7 @@ class Records:
 
 def remove_queue(broker: Broker, vhost: VirtualHost, queue: Queue) -> list[Exchange]:
     """A queue is gone: its bindings and messages go, its consumers are told. Returns the exchanges that led to it."""
+    send_all_postponed(queue)
     broker.host.queue_ends(queue, vhost.bindings_to(queue))
     queue.is_deleted = True
     vhost.forget_queue(queue)

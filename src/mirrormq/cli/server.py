@@ -57,7 +57,8 @@ def _complaint(text: str) -> str:
 async def _serve(config: NodeConfig) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):     # the last when a terminal is closed
+    is_nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    for each in (signal.SIGINT, signal.SIGTERM, *([] if is_nohup else [signal.SIGHUP])):    # the last when a terminal is closed
         loop.add_signal_handler(each, stop.set)
     keep_memory()
     app = App(config)

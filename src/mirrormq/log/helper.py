@@ -278,5 +278,6 @@ if __name__ == "__main__":
     # A signal to the whole group must not take the disk away from a node that is still stopping.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     with suppress(ConnectionError):
         serve(socket.socket(fileno=int(sys.argv[1])))

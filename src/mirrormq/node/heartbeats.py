@@ -10,6 +10,7 @@ from typing import Final
 
 from mirrormq.broker.broker import Broker
 from mirrormq.broker.connection import RUNNING
+from mirrormq.broker.message import NEVER
 from mirrormq.node import deadlines
 
 HEARTBEAT: Final = b"\x08\x00\x00\x00\x00\x00\x00\xce"
@@ -23,14 +24,15 @@ class Heartbeats:
         self._wall = 0
         self._steady = 0.0
 
-    def beat(self, steady: float, late: float) -> None:
-        """`steady` is the seconds of a clock that nobody sets. If this process was itself stopped for a while, timers may come
-        before what the sockets hold: `late` milliseconds are nobody's silence."""
+    def beat(self, steady: float, late: float) -> bool:
+        """True if the clock was set. `steady` is the seconds of a clock that nobody sets. If this process was itself stopped for
+        a while, timers may come before what the sockets hold: `late` milliseconds are nobody's silence."""
         broker = self._broker
         now = int(broker.now)
         step = now - self._wall - round((steady - self._steady) * 1000) if self._wall else 0
         self._wall, self._steady = now, steady
-        if abs(step) > STEP:
+        is_set = abs(step) > STEP
+        if is_set:
             self._report("warning", f"the clock was set {'forward' if step > 0 else 'back'} by {abs(step) / 1000:.1f} seconds")
             move_along(broker, step)
         for connection in list(broker.connections):
@@ -42,6 +44,7 @@ class Heartbeats:
                         and not connection.is_blocked and not connection.is_held:
                     self._report("error", f"{connection.name}: missed heartbeats from client, timeout: {beat}s")
                     connection.end("missed heartbeats from client")
+        return is_set
 
 
 def move_along(broker: Broker, step: int) -> None:
@@ -53,7 +56,9 @@ def move_along(broker: Broker, step: int) -> None:
                 delivery.at = moved(delivery.at, broker.now, step)
     for queue in broker.queues_by_log.values():
         queue.last_used = moved(queue.last_used, broker.now, step)
-        queue.activate()        # its timers are judged anew
+        queue.wake_at = NEVER       # its timers are judged anew
+        queue.watch_expiry()
+        queue.activate()
 
 
 def moved(at: int, now: int, step: int) -> int:

@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import sys
+from contextlib import suppress
 from datetime import UTC, datetime
 from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
@@ -34,17 +35,17 @@ class LogFile(RotatingFileHandler):
 
     def emit(self, record: logging.LogRecord) -> None:
         stream: TextIOWrapper | None = self.stream
-        if stream is not None and not self._is_in_place(stream.fileno()):
-            stream.close()
-            try:
+        if stream is not None and not self._is_in_place(stream):
+            self.stream = None
+            with suppress(OSError, ValueError):     # a line that a full disk did not take is written once more, and lost
+                stream.close()
+            with suppress(OSError):                 # its folder has gone: lines go to the console, if at all, until it is back
                 self.stream = self._open()
-            except OSError:             # its folder has gone: lines go to the console, if at all, until it is back
-                self.stream = None
         super().emit(record)
 
-    def _is_in_place(self, number: int) -> bool:
+    def _is_in_place(self, stream: TextIOWrapper) -> bool:
         try:
-            return os.path.samestat(os.fstat(number), Path(self.baseFilename).stat())
+            return not stream.closed and os.path.samestat(os.fstat(stream.fileno()), Path(self.baseFilename).stat())
         except OSError:
             return False
 

@@ -280,6 +280,11 @@ class Runtime:
         self._timer_at = when
         self._timer = self._loop.call_later(max(0.0, when / 1000 - time.time()) + 0.001, self._fire)
 
+    def _set_timer_anew(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._fire()
+
     def _fire(self) -> None:
         self._timer = None
         self.tick()
@@ -312,7 +317,8 @@ class Runtime:
         self.tick()
         now = int(self.broker.now)
         late = 0.0 if self._beat is None else (self._loop.time() - self._beat.when()) * 1000
-        self._heartbeats.beat(self._loop.time(), late)
+        if self._heartbeats.beat(self._loop.time(), late):
+            self._set_timer_anew()
         if abs(now - self._looked_for_overdue) > self.config.channel_tick_interval_ms:
             self._looked_for_overdue = now
             timeout = self.config.consumer_timeout_ms
