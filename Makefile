@@ -112,8 +112,8 @@ $(VENV)/bin/python:
 	       "or virtualenv with pip, and run make again."; exit 1; }
 
 # What is said when pip fails: its own words do not tell what to do.
-advise = { echo "pip could not install what is needed; its reason is above. It fetches from https://pypi.org, or from the mirror" \
-	"that PIP_INDEX_URL names. If $(VENV) is damaged, 'make clean' removes it." >&2; exit 1; }
+advise = { echo "pip could not install what is needed; its reason is above. It fetches from the Python Package Index, or from the" \
+	"mirror of it that PIP_INDEX_URL names. If $(VENV) is damaged, 'make clean' removes it." >&2; exit 1; }
 
 # Names the requirements of one part of pyproject.toml, for pips that know no way to install them without the package.
 requirements = $(BIN)/python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb")); print(*$(1), sep="\n")'

@@ -46,7 +46,7 @@ def install(clone: Path, venv: str) -> subprocess.CompletedProcess[str]:
 def test_where_pip_fails_it_is_told_what_to_do(clone: Path) -> None:
     done = install(clone, MAKES_ONE)
     assert done.returncode != 0
-    assert "It fetches from https://pypi.org, or from the mirror that PIP_INDEX_URL names." in done.stdout
+    assert "It fetches from the Python Package Index, or from the mirror of it that PIP_INDEX_URL names." in done.stdout
 
 
 def test_an_interrupt_is_no_reason_to_install_packages(clone: Path) -> None:

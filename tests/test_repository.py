@@ -25,7 +25,8 @@ LONGER_FILES: dict[str, str] = {
 # Written in pieces, so that this file does not hold what it forbids.
 FORBIDDEN = tuple(
     "".join(pieces)
-    for pieces in (("/wo", "rk/"), ("/tmp/", "brief"), ("/opt/", "pypi"), ("../sha", "red"), ("python", "hosted"))
+    for pieces in (("/wo", "rk/"), ("/tmp/", "brief"), ("/opt/", "pypi"), ("../sha", "red"), ("python", "hosted"),
+                   ("pypi", ".org"))
 )
 
 
