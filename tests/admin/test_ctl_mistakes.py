@@ -32,7 +32,7 @@ def answering(words: bytes) -> Iterator[int]:
         thread.join(60)
 
 
-@pytest.mark.parametrize("url", ["http://[::1", "ftp://localhost", "http://localhost:port", "http://localhost/ä"])
+@pytest.mark.parametrize("url", ["http://[::1", "ftp://localhost", "http://localhost:port", "http://localhost/ä", "http://rabbit..local"])
 def test_what_is_no_address_is_told(url: str) -> None:
     done = ctl("--url", url, "status")
     assert (done.code, "is not an address" in done.err, "Traceback" in done.err) == (64, True, False)

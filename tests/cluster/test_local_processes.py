@@ -14,7 +14,7 @@ import pytest
 
 from compat.support import eventually
 from mirrormq.cli.local import operate, processes
-from mirrormq.cli.local.plan import Plan, Wish, settle
+from mirrormq.cli.local.plan import Plan, PlanError, Wish, settle
 
 EXIT = {"x86_64": 60, "aarch64": 93}.get(platform.machine(), 0)
 ENDING = f"""
@@ -65,3 +65,18 @@ def test_a_node_that_is_gone_before_anybody_watches_is_told_of(plan: Plan) -> No
         said: list[str] = []
         operate.watch(plan, {plan.nodes[0].name: process}, said.append)
     assert ["was ended by signal 9 (SIGKILL)" in sentence for sentence in said] == [True]
+
+
+def test_a_node_whose_number_cannot_be_noted_does_not_stay_behind(plan: Plan) -> None:
+    node = plan.nodes[0]
+    (plan.directory / f"{node.name}.pid").mkdir()
+    with pytest.raises(PlanError, match=r"cannot be written \(Is a directory\): rabbit1@localhost was not started"):
+        processes.start(plan, node)
+    assert not [process for process in Path("/proc").glob("[0-9]*/cmdline") if str(plan.directory) in _line(process)]
+
+
+def _line(process: Path) -> str:
+    try:
+        return process.read_text(errors="replace")
+    except OSError:
+        return ""

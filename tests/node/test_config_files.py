@@ -103,6 +103,8 @@ def test_a_file_and_a_folder_are_both_read(file: Path, tmp_path: Path) -> None:
     config = load_config(None, env, {})
     assert (config.heartbeat, config.channel_max) == (20, 10)
     assert load_config(file, env, {}).files == (file,)
+    by_pattern = load_config(None, {"RABBITMQ_CONFIG_FILES": str(folder / "*.conf")}, {})
+    assert by_pattern.files == (folder / "10.conf",)
 
 
 def test_a_variable_of_rabbitmq_that_sets_nothing_is_named(file: Path) -> None:

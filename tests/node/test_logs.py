@@ -69,6 +69,21 @@ def test_a_log_whose_folder_is_gone_is_begun_when_it_is_back(tmp_path: Path) -> 
     assert (folder / "node.log").read_text() == "kept\n"
 
 
+def test_a_log_that_cannot_be_written_is_told_of_once_each_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "log"
+    folder.mkdir()
+    handler = LogFile(folder / "node.log", encoding="utf-8")
+    for _ in range(2):
+        shutil.rmtree(folder)
+        for _ in range(2):
+            handler.emit(record(logging.INFO, "lost"))
+        folder.mkdir()
+        handler.emit(record(logging.INFO, "kept"))
+    handler.close()
+    told = f"the log cannot be written to {folder / 'node.log'} (No such file or directory): lines are lost until it can\n"
+    assert capsys.readouterr().err == told * 2
+
+
 def test_a_line_that_a_full_disk_did_not_take_stops_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logging, "raiseExceptions", False)
     path = tmp_path / "node.log"

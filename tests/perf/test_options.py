@@ -114,6 +114,7 @@ def test_connections_are_dealt_out_to_the_uris_in_turn() -> None:
         (["-qa", "x-max-length"], "should be name=value"),
         (["-h", "localhost"], "it should begin with amqp:// or amqps://"),
         (["-h", "amqp://host:port"], "is no AMQP URI"),
+        (["-h", "amqp://rabbit..local"], "is no AMQP URI"),
         (["-h", "amqp://localhost?heartbeat=x"], "heartbeat in the URI"),
         (["--queue-pattern", "q", "-qpt", "3"], "should hold one number"),
         (["--queue-pattern", "q-%d", "-qpf", "3", "-qpt", "1"], "must not be less"),

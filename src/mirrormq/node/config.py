@@ -240,7 +240,15 @@ def _files(file: Path | None, env: Mapping[str, str]) -> tuple[Path, ...]:
     more = env.get("RABBITMQ_CONFIG_FILES") if file is None else None
     if given is None and not more:
         return (DEFAULT_FILE,) if DEFAULT_FILE.exists() else ()
-    return tuple(path for each in (given, more) if each for path in _files_at(Path(each)))
+    found = _files_at(Path(given)) if given else ()
+    return found + _files_like(Path(more)) if more else found
+
+
+def _files_like(given: Path) -> tuple[Path, ...]:
+    """A directory, or a pattern such as `conf.d/*.conf`: RabbitMQ takes both."""
+    if "*" not in given.name:
+        return _files_at(given)
+    return tuple(sorted(path for path in given.parent.glob(given.name) if path.is_file()))
 
 
 def _files_at(given: Path) -> tuple[Path, ...]:

@@ -31,9 +31,13 @@ PLAIN: Final = logging.Formatter("%(asctime)s [%(levelname)s] %(message)s")
 
 
 class LogFile(RotatingFileHandler):
-    """Begins its file anew when somebody, such as logrotate, has moved it away."""
+    """Begins its file anew when somebody, such as logrotate, has moved it away. That it cannot be written is told once."""
+
+    _has_failed = False
+    _was_told = False
 
     def emit(self, record: logging.LogRecord) -> None:
+        self._has_failed = False
         stream: TextIOWrapper | None = self.stream
         if stream is not None and not self._is_in_place(stream):
             self.stream = None
@@ -42,6 +46,18 @@ class LogFile(RotatingFileHandler):
             with suppress(OSError):                 # its folder has gone: lines go to the console, if at all, until it is back
                 self.stream = self._open()
         super().emit(record)
+        self._was_told = self._has_failed
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+        fault = sys.exc_info()[1]
+        if not isinstance(fault, OSError):
+            super().handleError(record)
+            return
+        self._has_failed = True
+        if not self._was_told and sys.stderr is not None:
+            where = f"{self.baseFilename} ({fault.strerror})"
+            with suppress(OSError):
+                sys.stderr.write(f"the log cannot be written to {where}: lines are lost until it can\n")
 
     def _is_in_place(self, stream: TextIOWrapper) -> bool:
         try:

@@ -158,6 +158,7 @@ class Client:
         try:
             place = urlsplit(url if "//" in url else f"http://{url}")
             host, port = place.hostname or "localhost", place.port
+            host.encode("idna")         # as whoever looks it up does: a name with two dots in a row is none
         except ValueError:
             raise Misuse(f"{url} is not an address") from None
         if place.scheme not in ("http", "https") or not url.isascii():

@@ -44,7 +44,12 @@ def start(plan: Plan, node: NodePlan) -> subprocess.Popen[bytes]:
             _command(plan, node), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
             env={name: value for name, value in os.environ.items() if name not in UNWANTED})
     record = {"pid": process.pid, "began": _began(process.pid)}
-    _pid_file(plan, node).write_text(json.dumps(record), encoding="ascii")
+    try:
+        _pid_file(plan, node).write_text(json.dumps(record), encoding="ascii")
+    except OSError as fault:
+        process.kill()          # or nobody would find it again
+        process.wait()
+        raise PlanError(f"{_pid_file(plan, node)} cannot be written ({fault.strerror}): {node.name} was not started") from None
     return process
 
 

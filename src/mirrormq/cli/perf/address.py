@@ -56,6 +56,7 @@ def parse_address(text: str) -> Address:
     try:
         parts = urlsplit(text.strip())
         port = parts.port
+        (parts.hostname or "").encode("idna")       # as whoever looks it up does: a name with two dots in a row is none
     except ValueError as error:
         raise BadOption(f"{text!r} is no AMQP URI: {error}") from error
     if parts.scheme not in PORTS:
