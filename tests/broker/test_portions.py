@@ -10,6 +10,7 @@ from mirrormq.broker import rules
 from mirrormq.broker.arguments import QueueArguments, effective_settings
 from mirrormq.broker.expiry import PORTION
 from mirrormq.broker.forward.away import AwayQueue
+from mirrormq.broker.forward.moving import put_before
 from mirrormq.broker.overflow import CHUNK_BYTES
 from mirrormq.broker.policy import Policy
 from mirrormq.broker.queue import Queue
@@ -177,6 +178,50 @@ def test_what_was_rejected_leaves_before_its_queue_is_deleted() -> None:
     assert not client.runner.world.host.faults
 
 
+def test_what_waits_already_is_not_forgotten_when_more_expires_on_the_way() -> None:
+    """A dead letter that comes back to its own queue makes room there, so others expire while those that wait are sent."""
+    runner = Runner()
+    client = Client(runner)
+    worker = Client(runner, 2)
+    broker = runner.world.broker
+    client.say(QueueDeclare("q", durable=True, arguments={
+        "x-max-length": 3, "x-message-ttl": TTL, "x-dead-letter-exchange": ""}))
+    for body in (b"first", b"second"):
+        client.publish("q", body)
+        client.rest()
+        worker.say(BasicGet("q"))
+        worker.rest()
+    for _ in range(3):
+        client.publish("q", b"old")
+    client.rest()
+    set_alarms(broker, {}, is_busy=True)
+    worker.say(BasicNack(0, multiple=True, requeue=False))
+    pass_time(worker, TTL + 1)
+    queue = broker.vhosts["/"].queues["q"]
+    assert (queue.backlog.count, len(queue.postponed)) == (3, 2)
+    set_alarms(broker, {}, is_busy=False)
+    broker.letter_bytes = PORTION - 1       # other queues have dead letters too
+    worker.judge.bodies.clear()
+    worker.say(BasicConsume("q", "t", no_ack=True))
+    for _ in range(3):
+        pass_time(worker, 10)
+    assert (queue.held, queue.kept, worker.judge.bodies) == (0, 0, [b"first", b"second"])
+
+
+def test_what_was_rejected_leaves_before_its_queue_is_deleted_though_it_is_mirrored() -> None:
+    client = full({})
+    queue = reject_all(client)
+    assert queue.postponed
+    broker = client.runner.world.broker
+    vhost = broker.vhosts["/"]
+    front = put_before(broker, vhost, queue)
+    broker.forwarding.mirrored[front.log_id] = front
+    client.say(QueueDelete("q"))
+    client.rest()
+    assert "q" not in vhost.queues
+    assert vhost.queues["dead"].backlog.count == MANY
+
+
 def test_nothing_expires_while_the_node_that_gets_it_is_behind() -> None:
     client = full({"x-message-ttl": TTL})
     queue = client.runner.world.broker.vhosts["/"].queues["q"]
@@ -252,3 +297,18 @@ def test_a_large_transaction_is_more_than_one_chunk() -> None:
     while len(client.judge.bodies) < count:
         client.heard()
     assert [int(body[:-LARGE]) for body in client.judge.bodies] == list(range(count))
+
+
+def test_a_new_policy_sets_free_what_waits_for_a_node_that_gets_none_of_it_any_more() -> None:
+    client = full({"x-message-ttl": TTL})
+    broker = client.runner.world.broker
+    queues = broker.vhosts["/"].queues
+    dead = queues["dead"]
+    behind(client, queues["q"])
+    pass_time(client, TTL + 1)
+    assert queues["q"].backlog.count == MANY
+    queues["dead"] = dead       # as if it were another queue
+    rules.put_policy(broker, Policy("/", "other", "^q$", "queues", {"max-length": MANY}), operator=False)
+    client.runner.world.store.commit()
+    client.rest()
+    check(client)

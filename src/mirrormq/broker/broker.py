@@ -5,6 +5,7 @@ The node calls in (`receive`, `turn`, `fire`, `reach`), always with the time set
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from typing import Final
 
 from mypy_extensions import i64
@@ -25,6 +26,7 @@ from mirrormq.broker.journal import Awaiting, Journal, Proposal
 from mirrormq.broker.limits import check_all_channels, check_user_channels
 from mirrormq.broker.message import NEVER, ContentInfo, InfoCache, Message
 from mirrormq.broker.outlet import Outlet
+from mirrormq.broker.overflow import append_much
 from mirrormq.broker.policy import Policy
 from mirrormq.broker.ports import LogPort
 from mirrormq.broker.queue import Queue
@@ -77,7 +79,7 @@ class Broker:
         self.confirming: list[Channel] = []
         self.resumed: list[Channel] = []
         self.drained: list[Outlet] = []
-        self.letters: list[tuple[Queue, Message]] = []      # dead letters on their way to a queue
+        self.letters: deque[tuple[Queue, Message]] = deque()    # dead letters on their way to a queue
         self.letter_depth: i64 = 0
         self.letter_bytes: i64 = 0          # of the dead letters of this turn
         self.letters_wait: bool = False         # until every queue of a message has it
@@ -135,12 +137,11 @@ class Broker:
     def _post_letters(self) -> bool:
         """Dead letters that had to wait for their turn reach their queues. True if that gave a queue something to do."""
         before = len(self.active)
-        while self.letters and len(self.active) == before:
-            letters = self.letters
-            self.letters = []
-            for queue, letter in letters:
-                if not queue.is_deleted:
-                    queue.publish(letter, None)
+        while self.letters:
+            queue, letter = self.letters.popleft()
+            if not queue.is_deleted:
+                queue.publish(letter, None)
+                append_much(queue)
         return len(self.active) > before
 
     def _close_barriers(self) -> None:

@@ -161,12 +161,12 @@ class Delays:
         self.queues: dict[Exchange, DelayQueue] = {}
 
     def hold(self, vhost: VirtualHost, exchange: Exchange, message: Message, waiter: Barrier | None) -> bool:
-        """Keep a message that asks for a delay; False if it does not."""
+        """Keep a message that asks for a delay; False if it does not. It goes with its exchange, even before a commit."""
         delay = delay_of(message)
         if not delay:
             return False
-        queue = self.queues[exchange]
-        if not queue.delay(message.copy(), self.broker.now + delay, waiter) and waiter is not None:
+        queue = self.queues.get(exchange)
+        if queue is not None and not queue.delay(message.copy(), self.broker.now + delay, waiter) and waiter is not None:
             waiter.is_lost = True
         return True
 

@@ -54,12 +54,13 @@ def postpone(queue: Queue, message: Message, reason: int) -> None:
 
 
 def send_postponed(queue: Queue) -> None:
-    """In their order, as many as may go now. The others wait for the next time."""
+    """In their order, as many as may go now. The others wait for the next time, before those that expire meanwhile: a dead letter
+    that comes back to its own queue may make it work."""
     postponed = queue.postponed
     queue.postponed = []
     for at, (message, reason) in enumerate(postponed):
         if must_pause(queue):
-            queue.postponed = postponed[at:]
+            queue.postponed = postponed[at:] + queue.postponed
             return
         queue.leave(message, reason)
 

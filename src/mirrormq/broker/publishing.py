@@ -214,8 +214,8 @@ def dead_letter(broker: Broker, queue: Queue, message: Message, reason: str, rea
 
 def _post(broker: Broker, target: Queue, letter: Message) -> None:
     """A full queue hands on what it cannot hold. In a long chain of such queues the rest follows in the turn, not deeper
-    and deeper on the stack; so does what comes of a message that has not reached all of its queues yet."""
-    if broker.letters_wait or broker.letter_depth >= LETTER_DEPTH:
+    and deeper on the stack; so does what comes of a message that has not reached all of its queues yet, and what is behind."""
+    if broker.letters_wait or broker.letters or broker.letter_depth >= LETTER_DEPTH:
         broker.letters.append((target, letter))
         return
     broker.letter_depth += 1

@@ -359,6 +359,7 @@ class Queue(QueueLog):
 
     def apply_settings(self, settings: QueueSettings) -> None:
         self.settings = settings
+        self.letters_to = None              # they may go elsewhere now
         self.backlog.ttl = settings.message_ttl
         if not settings.single_active_consumer and self.holder is not None and not self.holder.exclusive:
             self.holder = None

@@ -354,7 +354,9 @@ class Records:
 
 def remove_queue(broker: Broker, vhost: VirtualHost, queue: Queue) -> list[Exchange]:
     """A queue is gone: its bindings and messages go, its consumers are told. Returns the exchanges that led to it."""
-    send_all_postponed(queue)
+    served = broker.serving(queue)
+    if served is not None:
+        send_all_postponed(served)
     broker.host.queue_ends(queue, vhost.bindings_to(queue))
     queue.is_deleted = True
     vhost.forget_queue(queue)
