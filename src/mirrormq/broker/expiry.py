@@ -26,8 +26,12 @@ def must_pause(queue: Queue) -> bool:
     """Whether its next dead letter has to wait. If so it is woken for it. What goes to the same place stays in order."""
     if queue.settings.dead_letter_exchange is None and not queue.passes_on:
         return False
+    return len(queue.postponed) > 0 or _is_portion_over(queue)
+
+
+def _is_portion_over(queue: Queue) -> bool:
     broker = queue.broker
-    if broker.letter_bytes < PORTION and not broker.is_busy and not queue.postponed and not _is_target_behind(queue):
+    if broker.letter_bytes < PORTION and not broker.is_busy and not _is_target_behind(queue):
         return False
     broker.wake_queue_at(queue, broker.now + PAUSE)
     return True
@@ -54,15 +58,17 @@ def postpone(queue: Queue, message: Message, reason: int) -> None:
 
 
 def send_postponed(queue: Queue) -> None:
-    """In their order, as many as may go now. The others wait for the next time, before those that expire meanwhile: a dead letter
-    that comes back to its own queue may make it work."""
+    """In their order, as many as may go now. A dead letter that comes back to its own queue may make it work: what expires then
+    waits behind the others."""
     postponed = queue.postponed
-    queue.postponed = []
-    for at, (message, reason) in enumerate(postponed):
-        if must_pause(queue):
-            queue.postponed = postponed[at:] + queue.postponed
-            return
-        queue.leave(message, reason)
+    at = 0
+    try:
+        while at < len(postponed) and not _is_portion_over(queue):
+            message, reason = postponed[at]
+            at += 1
+            queue.leave(message, reason)
+    finally:
+        del postponed[:at]
 
 
 def send_all_postponed(queue: Queue) -> None:
