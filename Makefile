@@ -66,13 +66,13 @@ live: $(VENV)/installed $(VENV)/tools ## Run the tests that start real server pr
 LIVE = MIRRORMQ_VARIANT=installed $(PYTEST) -q -p no:cacheprovider -m "live and not chaos" $(ARGS)
 
 live-clusters:
-	@$(LIVE) tests/cluster tests/node tests/clients
+	@$(LIVE) tests/cluster tests/node tests/clients tests/perf
 
 live-mirrors:
 	@$(LIVE) tests/mirror tests/page tests/lake
 
 live-others:
-	@$(LIVE) --ignore tests/cluster --ignore tests/node --ignore tests/clients --ignore tests/mirror --ignore tests/page --ignore tests/lake
+	@$(LIVE) --ignore tests/cluster --ignore tests/node --ignore tests/clients --ignore tests/perf --ignore tests/mirror --ignore tests/page --ignore tests/lake
 
 sim: $(VENV)/installed $(VENV)/tools ## Simulate clusters under faults, SEEDS=n of them
 	@PYTHONPATH=tests $(BIN)/python -m sim.run --seeds $(SEEDS) $(ARGS)

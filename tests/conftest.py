@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -41,3 +42,15 @@ def run_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         for name in ("MIRRORMQ_URL", "MIRRORMQ_NODENAME", "RABBITMQ_NODENAME"):
             patch.delenv(name, raising=False)
         yield
+
+
+@pytest.fixture
+def heard_signals() -> Iterator[None]:
+    """As at a terminal, also where the tests themselves run in the background or under nohup: a process inherits that a signal is
+    ignored, but no handler of it."""
+    ignored = [kind for kind in (signal.SIGHUP, signal.SIGINT) if signal.getsignal(kind) is signal.SIG_IGN]
+    for kind in ignored:
+        signal.signal(kind, lambda *_: None)
+    yield
+    for kind in ignored:
+        signal.signal(kind, signal.SIG_IGN)

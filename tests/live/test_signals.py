@@ -14,6 +14,7 @@ from compat.support import STOP_DEADLINE, ServerProcess
 pytestmark = pytest.mark.live
 
 
+@pytest.mark.usefixtures("heard_signals")
 @pytest.mark.parametrize("kinds", [(signal.SIGHUP,), (signal.SIGINT,), (signal.SIGTERM, signal.SIGTERM, signal.SIGHUP)])
 def test_clients_are_told_and_the_node_ends_cleanly(tmp_path: Path, kinds: tuple[signal.Signals, ...]) -> None:
     server = ServerProcess(tmp_path)

@@ -107,6 +107,7 @@ def test_a_run_for_a_time_prints_a_line_every_interval_and_the_averages(broker: 
     assert any("sending rate avg: " in line for line in lines)
 
 
+@pytest.mark.usefixtures("heard_signals")
 def test_an_interrupted_run_prints_its_summary(broker: Broker) -> None:
     command = [*PERF, "-h", broker.url(), "-i", "0.1", "-r", "100"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

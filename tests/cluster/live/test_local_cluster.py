@@ -144,19 +144,14 @@ def test_a_node_that_cannot_start_shows_the_end_of_its_log(tmp_path: Path):
     assert "unknown key 'heartbeet'" in done.err
 
 
-def hear_interrupts() -> None:
-    """As at a terminal, also where the tests themselves run in the background: there interrupts are ignored."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
+@pytest.mark.usefixtures("heard_signals")
 def test_in_the_foreground_queues_are_mirrored_ends_told_and_an_interrupt_stops_all(tmp_path: Path):
     cluster = LocalCluster(tmp_path, nodes=2)
     words = ["cluster", "up", "--nodes", "2", "--base-port", str(cluster.base_port), "--mirrored",
              "--dir", str(cluster.directory)]
     output = tmp_path / "output"
     with output.open("w") as file:
-        front = subprocess.Popen([sys.executable, "-m", "mirrormq.cli.main", *words], stdout=file, stderr=file, env=cluster._env,
-                                 preexec_fn=hear_interrupts)  # noqa: PLW1509 - there are no other threads
+        front = subprocess.Popen([sys.executable, "-m", "mirrormq.cli.main", *words], stdout=file, stderr=file, env=cluster._env)
     try:
         eventually(lambda: "Ctrl-C" in output.read_text(), within=PATIENCE)
         assert "every queue is mirrored" in output.read_text()

@@ -13,6 +13,7 @@ import pytest
 from cluster.local import LocalCluster
 
 
+@pytest.mark.usefixtures("heard_signals")
 @pytest.mark.parametrize("kind", ["pipe", "terminal"])
 def test_the_nodes_are_stopped_although_nobody_hears(tmp_path: Path, kind: str) -> None:
     cluster = LocalCluster(tmp_path, nodes=1)
