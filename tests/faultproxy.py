@@ -17,10 +17,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import threading
 from collections.abc import Callable
+from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 UP = "up"
 DOWN = "down"
@@ -82,22 +84,24 @@ class FaultProxy:
         self.carried = {UP: 0, DOWN: 0}
         self.accepted = 0
         self._is_cut = False
-        self._server: asyncio.Server | None = None
-        self._connections: dict[asyncio.Task[Any], asyncio.StreamWriter] = {}
+        self._listener: socket.socket | None = None
+        self._connections: dict[asyncio.Task[None], asyncio.StreamWriter | None] = {}
         self.heal()
 
     @property
     def address(self) -> tuple[str, int]:
-        assert self._server is not None
-        host, port = self._server.sockets[0].getsockname()[:2]
+        assert self._listener is not None
+        host, port = self._listener.getsockname()
         return host, port
 
     async def start(self, port: int = 0) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", port)
+        """Accepting is done here, not by asyncio's server: what that has accepted when it is closed, nobody ever closes."""
+        self._listener = socket.create_server(("127.0.0.1", port))
+        self._listener.setblocking(False)
+        asyncio.get_running_loop().add_reader(self._listener, self._accept)
 
     async def stop(self) -> None:
-        assert self._server is not None
-        self._server.close()
+        self.deafen()
         tasks = list(self._connections)
         self.reset()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -111,8 +115,10 @@ class FaultProxy:
 
     def deafen(self) -> None:
         """Who dials is refused, as where no process listens; what is open stays. `start` with the same port ends it."""
-        assert self._server is not None
-        self._server.close()
+        assert self._listener is not None
+        if self._listener.fileno() >= 0:
+            asyncio.get_running_loop().remove_reader(self._listener)
+            self._listener.close()
 
     def hold(self, *directions: str) -> None:
         for direction in directions:
@@ -129,8 +135,9 @@ class FaultProxy:
         self.reset()
 
     def reset(self) -> None:
-        for task, client in self._connections.items():
-            client.transport.abort()
+        for task, writer in self._connections.items():
+            if writer is not None:
+                writer.transport.abort()
             task.cancel()
 
     def heal(self) -> None:
@@ -139,20 +146,34 @@ class FaultProxy:
         for gate in self.gates.values():
             gate.set()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _accept(self) -> None:
+        assert self._listener is not None
+        try:
+            client, _ = self._listener.accept()
+        except OSError:             # who dialled has gone
+            return
         self.accepted += 1
         if self._is_cut:
-            writer.transport.abort()
+            client.close()
             return
+        client.setblocking(False)
+        task = asyncio.get_running_loop().create_task(self._serve(client))
+        self._connections[task] = None
+        task.add_done_callback(partial(self._ended, client))
+
+    def _ended(self, client: socket.socket, task: asyncio.Task[None]) -> None:
+        if self._connections.pop(task) is None:     # it was reset before it began
+            client.close()
+
+    async def _serve(self, client: socket.socket) -> None:
         task = asyncio.current_task()
         assert task is not None
+        reader, writer = await asyncio.open_connection(sock=client)
         self._connections[task] = writer
         try:
             await self._forward(reader, writer)
         except (OSError, asyncio.CancelledError, ExceptionGroup):
             writer.transport.abort()
-        finally:
-            del self._connections[task]
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there, back = await asyncio.open_connection(*self.target)
@@ -160,11 +181,12 @@ class FaultProxy:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(_Flow(self, UP, reader, back).run())
                 tasks.create_task(_Flow(self, DOWN, there, writer).run())
+            back.close()
+            writer.close()
+            await asyncio.gather(back.wait_closed(), writer.wait_closed())
         except BaseException:
             back.transport.abort()
             raise
-        back.close()
-        writer.close()
 
 
 class ThreadedFaultProxy:

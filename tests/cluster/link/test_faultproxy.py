@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import socket
 import threading
 from collections.abc import Iterator
 
 import pytest
 
-from faultproxy import DOWN, UP, ThreadedFaultProxy
+from faultproxy import DOWN, UP, FaultProxy, ThreadedFaultProxy
 
 QUIET = 0.3
 
@@ -111,3 +113,28 @@ def test_a_reset_breaks_only_what_is_there(echo: tuple[str, int]) -> None:
         with dial(line) as client:
             client.sendall(b"2")
             assert client.recv(100) == b"2"
+
+
+@pytest.mark.parametrize("turns", range(6))
+def test_what_was_just_accepted_ends_with_it(echo: tuple[str, int], turns: int) -> None:
+    """Whoever dials when it stops, at whatever step: sockets left open would be told of at the end of the test."""
+
+    async def dial_and_stop() -> None:
+        async with FaultProxy(echo) as line:
+            clients = [socket.create_connection(line.address) for _ in range(5)]
+            for _ in range(turns):
+                await asyncio.sleep(0)
+        for client in clients:
+            client.settimeout(10)
+            assert ended(client)
+            client.close()
+
+    asyncio.run(dial_and_stop())
+    gc.collect()
+
+
+def ended(client: socket.socket) -> bool:
+    try:
+        return client.recv(1) == b""
+    except ConnectionResetError:
+        return True
