@@ -22,6 +22,7 @@ from mirrormq.wire.methods import (
     ChannelClose,
     ConnectionBlocked,
     ConnectionClose,
+    ConnectionCloseOk,
     ExchangeBind,
     ExchangeDeclare,
     ExchangeDelete,
@@ -378,3 +379,12 @@ def test_a_connection_with_a_transaction_is_freed_when_it_ends(runner: Runner) -
         assert alive == []
     finally:
         gc.enable()
+
+
+def test_a_close_is_answered_once_when_what_ends_with_the_connection_is_gone(runner: Runner, client: Client) -> None:
+    """Seed 20261117, scenario 34407."""
+    client.say(QueueDeclare("q1", durable=True, auto_delete=True), BasicConsume("q1", "t", no_ack=True))
+    client.heard()
+    client.feed(frame(1, 0, ConnectionClose(200, "bye", 0, 0).encode()) * 2)
+    assert [type(method) for method in client.heard()] == [ConnectionCloseOk]
+    check_broker(runner.world)

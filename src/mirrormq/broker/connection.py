@@ -70,6 +70,7 @@ class Connection(Inlet):
         self.heartbeat: i64 = 0
         self.exclusive_queues: list[Queue] = []
         self.is_released: bool = False
+        self.is_parting: bool = False           # its client has closed it, and gets close-ok when what ends with it is gone
         self.blocked_told: bool = False
         self.connected_at: i64 = broker.now
         self.end_reason: str = ""

@@ -89,6 +89,7 @@ def _close(connection: Connection, reason: str) -> None:
         finish_close(connection, reason)
     else:
         connection.state = CLOSING
+        connection.is_parting = True
         connection.end_reason = reason
         broker.parting.append((broker.journal.written, connection))
 

@@ -30,7 +30,8 @@ def on_closing_channel(channel: Channel, kind: int, payload: bytes) -> None:
 
 
 def last_words(connection: Connection, kind: int, number: int, payload: bytes) -> None:
-    if kind != 1 or number != 0 or len(payload) < 4:
+    """Who has closed the connection has none left: its close is answered once, in its time."""
+    if kind != 1 or number != 0 or len(payload) < 4 or connection.is_parting:
         return
     if payload[:4] == b"\x00\x0a\x00\x33":
         connection.end("closed")
