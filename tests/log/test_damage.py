@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
@@ -19,6 +21,15 @@ from mirrormq.log.store import Store
 from .support import ModelQueue, abandon, append_ack, append_messages, read_all, seal
 
 A, B, C = 0xA, 0xB, 0xC
+MEMORY = Path("/dev/shm")
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """In memory where that is to be had: hundreds of logs are opened and closed here, and none of them asks the disk."""
+    has_memory = os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 1 << 28
+    with tempfile.TemporaryDirectory(dir=MEMORY if has_memory else None) as folder:
+        yield Path(folder)
 
 
 def fill(folder: Path, **sizes: int) -> int:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 CHILD = Path(__file__).with_name("memory_child.py")
-MESSAGES = int(os.environ.get("MIRRORMQ_MESSAGES", "1000000"))
-MIB_ALLOWED = 40
+MESSAGES = int(os.environ.get("MIRRORMQ_MESSAGES", "500000"))
+MIB_ALLOWED = 25
 
 
 @pytest.mark.parametrize("per_chunk", [1, 128])

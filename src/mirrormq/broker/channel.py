@@ -337,11 +337,11 @@ class Channel:
 
     def go_on(self) -> None:
         self.is_suspended = False
-        waiting = b"".join(self.inbox)
+        waiting = self.inbox
         self.inbox = []
         self.inbox_size = 0
-        if not self.is_closing and not self.connection.is_over:
-            self.connection.resume_frames(waiting)
+        if not self.connection.is_over:
+            self.connection.resume_frames(self.number, [] if self.is_closing else waiting)
 
     def try_again(self, method: Method) -> None:
         """Put a method that had to wait before the frames that arrived since, and go on."""

@@ -148,18 +148,31 @@ class Connection(Inlet):
         if channel.inbox_size > INBOX_LIMIT:
             self.broker.throttle(self)
 
-    def resume_frames(self, data: bytes) -> None:
+    def resume_frames(self, number: int, waiting: list[bytes]) -> None:
         """Frames of one channel that had to wait."""
-        self.replay(data)
+        self.replay(number, waiting)
         self.go_on_reading()
         self.broker.schedule()
 
+    def keep_waiting(self, number: int, frames: list[bytes], at: int) -> bool:
+        channel = self.channels.get(number)
+        if channel is None or not channel.is_suspended:
+            return False
+        rest = frames[at:]
+        channel.inbox += rest
+        for frame in rest:
+            channel.inbox_size += len(frame) + FRAME_COST
+        return True
+
     def go_on_reading(self) -> None:
-        """A channel that kept too many frames waiting does not any more."""
+        """A channel that kept too many frames waiting may not do so any more."""
         broker = self.broker
         broker.forwarding.mind_congestion(self)
-        if self.is_blocked and not broker.alarms and not broker.is_busy:
+        if self.is_blocked and not broker.alarms and not broker.is_busy and not self._keeps_too_many():
             broker.relieve(self)
+
+    def _keeps_too_many(self) -> bool:
+        return any(channel.inbox_size > INBOX_LIMIT for channel in self.channels.values())
 
     # --- bytes out --------------------------------------------------------------------------------------------
 

@@ -32,6 +32,7 @@ EXPECTS_OPEN: Final = 3
 RUNNING: Final = 4
 CLOSING: Final = 5
 CLOSED: Final = 6
+FEW: Final = 16                 # frames that had waited and are looked at first
 OLDER_HEADERS: Final = (b"AMQP\x01\x01\x00\x09", b"AMQP\x01\x01\x08\x00")       # some clients still send these
 
 
@@ -71,6 +72,10 @@ class Inlet(Outlet):
 
     def refuse_stranger(self, data: bytes) -> None:
         """It does not."""
+        raise NotImplementedError
+
+    def keep_waiting(self, number: int, frames: list[bytes], at: int) -> bool:
+        """Those from there on, if the channel has to wait again."""
         raise NotImplementedError
 
     def fail_channel(self, error: ChannelError) -> None:
@@ -137,14 +142,22 @@ class Inlet(Outlet):
         if data and not self.is_over:
             self.frames(data, 0)
 
-    def replay(self, data: bytes) -> None:
-        """Frames of one channel that had to wait. What follows them in the stream may be another channel's."""
+    def replay(self, number: int, waiting: list[bytes]) -> None:
+        """Frames of one channel that had to wait. What follows them in the stream may be another channel's. Only a few at first:
+        one of them may have to wait again, and each that came with it would be looked at for nothing."""
         parts, missing = self.parts, self.missing
         self.parts = []
         self.missing = 0
         self.may_wait = False
-        self.frames(data, 0)
+        at = 0
+        few = FEW
+        while at < len(waiting) and not self.is_over and not self.is_stalled and not self.keep_waiting(number, waiting, at):
+            self.frames(b"".join(waiting[at:at + few]), 0)
+            at += few
+            few *= 2
         self.may_wait = True
+        if self.is_stalled:
+            self.parts += waiting[at:]
         if self.parts:                  # a stall left them over; they are whole, and come first
             self.parts += parts
         else:
