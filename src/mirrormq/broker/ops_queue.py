@@ -75,7 +75,7 @@ def on_declare(channel: Channel, method: QueueDeclare) -> None:
     if direct_reply.is_name(method.queue):
         _answer(channel, method, method.queue, 0, 1)
         return
-    if method.passive:
+    if method.passive or direct_reply.is_address(method.queue):
         _declare_passively(channel, method)
         return
     broker = channel.connection.broker
