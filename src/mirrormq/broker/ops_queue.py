@@ -174,9 +174,9 @@ def on_bind(channel: Channel, method: QueueBind) -> None:
     _check_both(channel, exchange, name)
     vhost = vhost_of(channel)
     source = vhost.exchange(exchange)
+    broker.check_topic(channel.connection, source, key, "read")
     queue = vhost.queue(name)
     check_owner(queue, channel.connection)
-    broker.check_topic(channel.connection, source, key, "read")
     registry.bind(broker, vhost, source, queue, key, method.arguments)
     agreement.answer(broker, channel, None if method.no_wait else QueueBindOk(), before, method)
 
