@@ -164,8 +164,9 @@ def test_publishing_to_a_missing_exchange_closes_the_channel(raw: RawClient, vho
     raw.expect_channel_close(404, NO_EXCHANGE.format(vhost=vhost), Basic.Publish)
 
 
-def test_the_immediate_flag_closes_the_connection(raw: RawClient) -> None:
-    raw.publish(1, "", "k", b"x", immediate=True)
+@pytest.mark.parametrize("exchange", ["", "nope"])
+def test_the_immediate_flag_closes_the_connection(raw: RawClient, exchange: str) -> None:
+    raw.publish(1, exchange, "k", b"x", immediate=True)
     raw.expect_connection_close(540, "NOT_IMPLEMENTED - immediate=true", Basic.Publish)
 
 

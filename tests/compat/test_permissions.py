@@ -270,6 +270,21 @@ def test_topic_permissions_limit_the_keys_of_bindings(
     client.expect_channel_close(403, refusal("read", topic(name, "#")), Queue.Bind)
 
 
+def test_topic_permission_is_asked_before_the_existence_of_what_is_bound(
+    broker: Broker, vhost: str, user: str, enter: Callable[..., RawClient], refusal: Refusal, exchange: Declare
+) -> None:
+    name = exchange("topic")
+    allow_topics(broker, vhost, user, name, ".*", r"^ok\.")
+    client = enter(".*", ".*", ".*")
+    for method in (
+        Queue.Bind(queue="nope", exchange=name, routing_key="#"),
+        Exchange.Bind(source=name, destination="nope", routing_key="#"),
+    ):
+        client.send_method(1, method)
+        client.expect_channel_close(403, refusal("read", topic(name, "#")), type(method))
+        client.open_channel(1)
+
+
 def test_topic_permissions_limit_the_keys_of_unbinding(
     broker: Broker, vhost: str, user: str, enter: Callable[..., RawClient], refusal: Refusal, exchange: Declare
 ) -> None:

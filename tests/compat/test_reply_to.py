@@ -119,17 +119,23 @@ def test_answers_know_no_prefetch(channel: Any, queue: Declare, connection: Any)
     assert bodies(asker.take(10)) == numbered(10)
 
 
-def test_a_server_may_check_the_address_by_a_passive_declare(channel: Any, queue: Declare, asker: Inbox) -> None:
+@pytest.mark.parametrize("options", [{"passive": True}, {}, {"durable": True, "arguments": {"x-max-length": -1}}])
+def test_a_server_may_check_the_address_by_a_declare(
+    channel: Any, queue: Declare, asker: Inbox, options: dict[str, Any]
+) -> None:
     back = address(channel, asker, queue())
-    answer = channel.queue_declare(back, passive=True).method
+    answer = channel.queue_declare(back, **options).method
     assert (answer.queue, answer.message_count, answer.consumer_count) == (back, 0, 1)
 
 
-def test_the_address_of_an_asker_that_left_is_not_found(channel: Any, queue: Declare, asker: Inbox, vhost: str) -> None:
+@pytest.mark.parametrize("passive", [True, False])
+def test_the_address_of_an_asker_that_left_is_not_found(
+    channel: Any, queue: Declare, asker: Inbox, vhost: str, *, passive: bool
+) -> None:
     back = address(channel, asker, queue())
     asker.channel.close()
     with refused(channel, 404, f"NOT_FOUND - no queue '{back}' in vhost '{vhost}'"):
-        channel.queue_declare(back, passive=True)
+        channel.queue_declare(back, passive=passive)
 
 
 def test_an_answer_to_an_asker_that_left_is_dropped(channel: Any, queue: Declare, asker: Inbox) -> None:

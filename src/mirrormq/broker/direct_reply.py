@@ -23,6 +23,11 @@ def is_name(queue: str) -> bool:
     return queue == DIRECT_REPLY
 
 
+def is_address(queue: str) -> bool:
+    """Such names are never queues, whether a channel listens there or not."""
+    return queue.startswith(DIRECT_REPLY)
+
+
 def consume(channel: Channel, method: BasicConsume, tag: str) -> None:
     if not method.no_ack:
         raise PreconditionFailed("reply consumer cannot acknowledge")

@@ -76,8 +76,9 @@ def on_bind(channel: Channel, method: ExchangeBind) -> None:
     before = broker.journal.written
     vhost = vhost_of(channel)
     _check_both(channel, one_line(method.source), one_line(method.destination))
-    source, destination = vhost.exchange(one_line(method.source)), vhost.exchange(one_line(method.destination))
+    source = vhost.exchange(one_line(method.source))
     broker.check_topic(channel.connection, source, method.routing_key, "read")
+    destination = vhost.exchange(one_line(method.destination))
     registry.bind(broker, vhost, source, destination, method.routing_key, method.arguments)
     agreement.answer(broker, channel, None if method.no_wait else ExchangeBindOk(), before, method)
 

@@ -75,7 +75,7 @@ def on_declare(channel: Channel, method: QueueDeclare) -> None:
     if direct_reply.is_name(method.queue):
         _answer(channel, method, method.queue, 0, 1)
         return
-    if method.passive:
+    if method.passive or direct_reply.is_address(method.queue):
         _declare_passively(channel, method)
         return
     broker = channel.connection.broker
@@ -174,9 +174,9 @@ def on_bind(channel: Channel, method: QueueBind) -> None:
     _check_both(channel, exchange, name)
     vhost = vhost_of(channel)
     source = vhost.exchange(exchange)
+    broker.check_topic(channel.connection, source, key, "read")
     queue = vhost.queue(name)
     check_owner(queue, channel.connection)
-    broker.check_topic(channel.connection, source, key, "read")
     registry.bind(broker, vhost, source, queue, key, method.arguments)
     agreement.answer(broker, channel, None if method.no_wait else QueueBindOk(), before, method)
 

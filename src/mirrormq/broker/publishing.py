@@ -40,6 +40,8 @@ LETTER_DEPTH: Final = 16
 def route_publish(connection: Connection, method: Method) -> Route:
     """All checks that hold for every publish with the same exchange, key and flags, and where it goes."""
     assert isinstance(method, BasicPublish)
+    if method.immediate:
+        raise NotImplementedFault("immediate=true")
     broker = connection.broker
     vhost = connection.vhost
     assert vhost is not None
@@ -48,8 +50,6 @@ def route_publish(connection: Connection, method: Method) -> Route:
     if exchange.internal:
         raise AccessRefused(f"cannot publish to internal exchange '{exchange.name}' in vhost '{vhost.name}'")
     broker.check_topic(connection, exchange, method.routing_key, "write")
-    if method.immediate:
-        raise NotImplementedFault("immediate=true")
     special = vhost.tracing or depends_on_headers(exchange, vhost.exchanges.get) or method.routing_key.startswith(DIRECT_REPLY)
     queues = [] if special else find_queues(vhost, exchange, Envelope([method.routing_key]))
     return Route(exchange, method.routing_key, address_of(method.exchange, method.routing_key), queues,
