@@ -140,11 +140,11 @@ def hold_all(world: World, queue: Queue, count: int) -> list[Message]:
     return held
 
 
-def restarted(world: World, queue: Queue) -> Queue:
-    """The same queue as recovery would give it back."""
+def restarted(world: World, queue: Queue, *, is_clean: bool = False) -> Queue:
+    """The same queue as recovery would give it back, after a clean stop or another."""
     world.settle()
     found = RecoveredQueue(queue.log_id)
-    found.start_from(queue.snapshot(final=False))
+    found.start_from(queue.snapshot(final=is_clean))
     found.settle()
     again = Queue(world.broker, "/", "q", queue.log_id, durable=True, auto_delete=False, owner=None,
                   arguments=queue.arguments, settings=queue.settings)
@@ -226,6 +226,20 @@ def test_a_restart_brings_no_more_than_a_window_of_content_into_memory(arguments
     assert (again.backlog.count, again.kept) == (600, 600)
     assert in_memory(again) < 2 * WINDOW_BYTES
     assert [number_of(each) for each in hold_all(world, again, 600)] == list(range(600))
+
+
+def test_what_is_published_after_a_crash_was_never_delivered_though_its_index_was_reserved() -> None:
+    world = World()
+    queue = new_queue(world)
+    queue.publish(large(world, 0), None)
+    hold_all(world, queue, 1)
+    again = restarted(world, queue)
+    assert again.reserved > again.next_index + 3
+    for number in (1, 2, 3):
+        again.publish(large(world, number), None)
+    after = restarted(world, again, is_clean=True)
+    assert [(number_of(each), each.redelivered) for each in hold_all(world, after, 4)] == [
+        (0, True), (1, False), (2, False), (3, False)]
 
 
 def test_of_many_large_deliveries_the_log_alone_keeps_the_content() -> None:
