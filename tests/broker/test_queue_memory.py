@@ -16,7 +16,7 @@ from mirrormq.broker.queue_log import HELD_BYTES
 from mirrormq.broker.recovery import restore_queue
 from mirrormq.broker.stability import Barrier
 from mirrormq.log.fold import RecoveredQueue
-from mirrormq.wire.methods import BasicConsume, QueueDeclare
+from mirrormq.wire.methods import BasicConsume, BasicQos, QueueDeclare
 from mirrormq.wire.properties import Properties, encode_properties
 
 MORE_THAN_A_WINDOW = 20_000
@@ -255,6 +255,22 @@ def test_of_many_large_deliveries_the_log_alone_keeps_the_content() -> None:
     (channel,) = [channel for connection in client.runner.world.broker.connections for channel in connection.channels.values()]
     assert len(channel.unacked) == 400
     assert sum([len(each.message.content) for each in channel.unacked.values()]) < HELD_BYTES + 8 * (1 << 20)
+
+
+def test_a_full_queue_does_not_come_into_memory_while_its_new_consumer_waits_for_the_disk() -> None:
+    client = Client(Runner())
+    client.say(QueueDeclare("q", durable=True, arguments={"x-max-length-bytes": 400 * LARGE}))
+    client.rest()
+    for _ in range(400):
+        client.publish("q", bytes(LARGE))
+    client.rest()
+    queue = client.runner.world.broker.vhosts["/"].queues["q"]
+    client.say(BasicQos(0, 300), BasicConsume("q", "t"))
+    client.runner.world.turn()
+    for _ in range(10):
+        client.publish("q", bytes(LARGE))
+    assert (queue.promised, queue.backlog.count) == (300, 410)
+    assert in_memory(queue) < 2 * WINDOW_BYTES
 
 
 def test_a_queue_keeps_little_when_all_queues_together_hold_too_much() -> None:
