@@ -4,6 +4,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Generator
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -46,6 +47,7 @@ class NodeLog(RingLog):
         self._on_durable = on_durable
         self._on_fault = on_fault
         self._on_busy = on_busy
+        self._refusals: dict[str, str] = {}             # what the disk refuses now, by whose work it is
         self._broker: Broker | None = None
         self._rings: Rings | None = None
         self.graves: dict[int, Snapshot | None] = {}    # logs of deleted queues that can be had back, with their last state
@@ -69,8 +71,8 @@ class NodeLog(RingLog):
         recovery = self.store.open()
         self.is_short = is_new or len(recovery.missing) > 0
         self.position = self.store.position
-        self._committer = Committer(self.store, loop, self._durable, self._on_fault)
-        keeper = Keeper(self.store, self._committer, loop, self._snapshot, self._on_fault)
+        self._committer = Committer(self.store, loop, self._durable, partial(self._refused, "committing"))
+        keeper = Keeper(self.store, self._committer, loop, self._snapshot, partial(self._refused, "tidying up"))
         self._keeping = loop.create_task(keeper.run(), name="keeping the log small")
         self._keeping.add_done_callback(_complain)
         notes = list(recovery.notes)
@@ -170,6 +172,14 @@ class NodeLog(RingLog):
         if self._is_busy and self.store.pending_bytes < CAUGHT_UP:
             self._is_busy = False
             self._on_busy(is_behind=False)
+
+    def _refused(self, work: str, sentence: str | None) -> None:
+        """Commits and tidying up fail each by themselves: when one works again, the other may not."""
+        if sentence is None:
+            self._refusals.pop(work, None)
+        else:
+            self._refusals[work] = sentence
+        self._on_fault(sentence or next(iter(self._refusals.values()), None))
 
     def _snapshot(self, log_id: int) -> Snapshot | None:
         """A queue's state for the log. What the broker has gathered is sealed first, so that state and log agree."""
