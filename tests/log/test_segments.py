@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import resource
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -77,8 +78,24 @@ def take_every_descriptor() -> list[int]:
     return taken
 
 
-def test_segments_are_read_though_clients_have_taken_every_descriptor(tmp_path: Path) -> None:
-    node = Node(tmp_path, wal_bytes=1024 * KIB, segment_bytes=64 * KIB)
+@contextmanager
+def every_descriptor_taken() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken: list[int] = []
+    try:
+        highest = max(int(fd) for fd in os.listdir("/proc/self/fd"))    # noqa: PTH208 - names, not files
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, highest + 16), hard))
+        taken = take_every_descriptor()
+        yield
+    finally:
+        for fd in taken:
+            os.close(fd)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def segmented(folder: Path) -> Node:
+    """Queues 1 and 2 have three segments each."""
+    node = Node(folder, wal_bytes=1024 * KIB, segment_bytes=64 * KIB)
     for queue_id in (1, 2):
         node.publish(queue_id, [b"%d" % number * 70 * KIB for number in range(3)], per_chunk=1)
     node.store.commit(roll=True)
@@ -86,17 +103,24 @@ def test_segments_are_read_though_clients_have_taken_every_descriptor(tmp_path: 
     node.store.commit(roll=True)
     node.tidy()
     assert node.store.stats().segment_files == 6
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    taken: list[int] = []
-    try:
-        highest = max(int(fd) for fd in os.listdir("/proc/self/fd"))    # noqa: PTH208 - names, not files
-        resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, highest + 16), hard))
-        taken = take_every_descriptor()
+    return node
+
+
+def test_segments_are_read_though_clients_have_taken_every_descriptor(tmp_path: Path) -> None:
+    node = segmented(tmp_path)
+    with every_descriptor_taken():
         for _ in range(2):
             for queue_id in (1, 2):
                 assert len(node.live_bodies(queue_id)) == 3
-    finally:
-        for fd in taken:
-            os.close(fd)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    node.restart()
+
+
+def test_a_queue_is_deleted_though_clients_have_taken_every_descriptor(tmp_path: Path) -> None:
+    node = segmented(tmp_path)
+    with every_descriptor_taken():
+        for queue_id in (1, 2):
+            del node.queues[queue_id]
+            node.store.drop(queue_id)
+    node.commit()
+    assert list((tmp_path / "queues").iterdir()) == []
     node.restart()
