@@ -1,4 +1,4 @@
-"""The node's log: what the disk refuses is told until nothing is refused any more."""
+"""The node's log: what it gives back to queues, and what it tells of the disk."""
 from __future__ import annotations
 
 import asyncio
@@ -8,6 +8,8 @@ from pathlib import Path
 
 from fuzz.world import World
 from log.failing import FailingDisk
+from mirrormq.broker import registry
+from mirrormq.broker.arguments import QueueArguments
 from mirrormq.log.entries import ChunkBuilder
 from mirrormq.node.node_log import NodeLog
 
@@ -48,3 +50,26 @@ async def test_a_commit_that_works_again_does_not_end_the_fault_of_tidying_up(tm
     await until(lambda: len(told) == 4)
     assert told[3] is None
     await log.close()
+
+
+async def test_a_deleted_queue_whose_record_was_brought_back_has_its_messages_and_no_grave(tmp_path: Path) -> None:
+    world = World()
+    vhost = world.broker.vhosts["/"]
+    registry.create_queue(world.broker, vhost, "q", QueueArguments({}), durable=True, auto_delete=False, owner=None)
+    world.store.commit()
+    queue = vhost.queues["q"]
+    log = NodeLog(tmp_path / "log", lambda _: None, lambda _: None, idle)
+    log.attach(world.broker)
+    log.recover(asyncio.get_running_loop())
+    builder = ChunkBuilder(queue.log_id, 1, 1)
+    for _ in range(3):
+        builder.enqueue(0, b"to", b"content", 7)
+    log.append(queue.log_id, 1, 3, builder.seal(1), sync=True)
+    await log.close()
+    again = NodeLog(tmp_path / "log", lambda _: None, lambda _: None, idle)
+    again.graves[queue.log_id] = None
+    again.attach(world.broker)
+    again.recover(asyncio.get_running_loop())
+    assert (queue.next_index, queue.backlog.count) == (4, 3)
+    assert again.graves == {}
+    await again.close()

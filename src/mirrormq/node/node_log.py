@@ -79,6 +79,8 @@ class NodeLog(RingLog):
         mirrored: dict[int, RecoveredQueue] = {}
         for log_id, found in recovery.queues.items():
             queue = broker.queues_by_log.get(log_id) or self.adopt(log_id)
+            if queue is not None or log_id in broker.forwarding.mirrored:
+                self.graves.pop(log_id, None)       # records from before its end were brought back: it lives
             if log_id in broker.forwarding.mirrored:
                 mirrored[log_id] = found
                 if found.doubt and not found.damage:
