@@ -12,7 +12,7 @@ from mirrormq.broker.backlog import WINDOW_BYTES, PlainBacklog
 from mirrormq.broker.message import Message, address_of, build_content
 from mirrormq.broker.priority import PriorityBacklog
 from mirrormq.broker.queue import Queue
-from mirrormq.broker.queue_log import HELD_BYTES
+from mirrormq.broker.queue_log import HELD_BY_ALL, HELD_BYTES
 from mirrormq.broker.recovery import restore_queue
 from mirrormq.broker.stability import Barrier
 from mirrormq.log.fold import RecoveredQueue
@@ -255,6 +255,25 @@ def test_of_many_large_deliveries_the_log_alone_keeps_the_content() -> None:
     (channel,) = [channel for connection in client.runner.world.broker.connections for channel in connection.channels.values()]
     assert len(channel.unacked) == 400
     assert sum([len(each.message.content) for each in channel.unacked.values()]) < HELD_BYTES + 8 * (1 << 20)
+
+
+def test_of_many_deliveries_of_many_queues_the_log_alone_keeps_the_content() -> None:
+    client = Client(Runner())
+    names = [f"q{number}" for number in range(20)]
+    for name in names:
+        client.say(QueueDeclare(name, durable=True))
+        for _ in range(25):
+            client.publish(name, bytes(LARGE))
+    client.rest()
+    client.runner.world.broker.budget.held = HELD_BY_ALL - HELD_BYTES // 2     # as much as others hold already
+    for name in names:
+        client.say(BasicConsume(name, name))
+    for _ in range(100):
+        client.rest()
+        client.heard()
+    (channel,) = [channel for connection in client.runner.world.broker.connections for channel in connection.channels.values()]
+    assert len(channel.unacked) == 500
+    assert sum([len(each.message.content) for each in channel.unacked.values()]) < HELD_BYTES
 
 
 def test_a_full_queue_does_not_come_into_memory_while_its_new_consumer_waits_for_the_disk() -> None:
