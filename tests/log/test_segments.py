@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import resource
 from collections.abc import Iterator
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from mirrormq.log.committer import Committer
+from mirrormq.log.keeper import Keeper
 from mirrormq.log.reader import MAX_OPEN
 
 from .test_keeper import KIB, Node
@@ -124,3 +127,29 @@ def test_a_queue_is_deleted_though_clients_have_taken_every_descriptor(tmp_path:
     node.commit()
     assert list((tmp_path / "queues").iterdir()) == []
     node.restart()
+
+
+async def test_little_that_is_left_holds_no_space_though_the_log_does_not_move_on(tmp_path: Path) -> None:
+    node = Node(tmp_path, wal_bytes=8192 * KIB, segment_bytes=512 * KIB)
+    published = node.publish(1, [b"m" * 100 * KIB for _ in range(60)], per_chunk=1)
+    node.store.commit(roll=True)
+    node.ack(1, node.publish(1, [b"beyond"]))
+    node.store.commit(roll=True)
+    node.tidy()
+    node.ack(1, [index for number, index in enumerate(published) if number % 10])
+    loop = asyncio.get_running_loop()
+    committer = Committer(node.store, loop, lambda _: None, lambda _: None)
+    keeper = Keeper(node.store, committer, loop, node.snapshot)
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        keeping = group.create_task(keeper.run())
+        await committer.drain()
+        assert node.store.stats().segment_bytes > 6000 * KIB
+        keeper.compact(1)
+        for _ in range(1000):
+            await asyncio.sleep(0.01)
+            if len(segments_of(tmp_path, 1)) < 3:
+                break
+        keeping.cancel()
+    assert node.bytes_in_use() < 700 * KIB
+    node.restart()
+    assert len(node.live_bodies(1)) == 6

@@ -54,6 +54,7 @@ class NodeLog(RingLog):
         self.adopt: Callable[[int], Queue | None] = _nobody     # whose an unknown log is
         self.is_short = False                           # nothing was there when it was opened, or not every file
         self._committer: Committer | None = None
+        self._keeper: Keeper | None = None
         self._keeping: asyncio.Task[None] | None = None
 
     def attach(self, broker: Broker) -> None:
@@ -72,8 +73,8 @@ class NodeLog(RingLog):
         self.is_short = is_new or len(recovery.missing) > 0
         self.position = self.store.position
         self._committer = Committer(self.store, loop, self._durable, partial(self._refused, "committing"))
-        keeper = Keeper(self.store, self._committer, loop, self._snapshot, partial(self._refused, "tidying up"))
-        self._keeping = loop.create_task(keeper.run(), name="keeping the log small")
+        self._keeper = Keeper(self.store, self._committer, loop, self._snapshot, partial(self._refused, "tidying up"))
+        self._keeping = loop.create_task(self._keeper.run(), name="keeping the log small")
         self._keeping.add_done_callback(_complain)
         notes = list(recovery.notes)
         mirrored: dict[int, RecoveredQueue] = {}
@@ -196,9 +197,10 @@ class NodeLog(RingLog):
         return self.graves.get(log_id) if queue is None else queue.snapshot(final=False)
 
     def trim(self) -> None:
-        """From time to time: give up segments of queues from which much has gone, without waiting for the log to roll."""
-        broker = self._broker
+        """From time to time: give up the space of what has gone of queues with segments, without waiting for the log to roll."""
+        broker, keeper = self._broker, self._keeper
         assert broker is not None
+        assert keeper is not None
         for queue in list(broker.queues_by_log.values()):
             if queue.ended_bytes > TRIM_AFTER and not queue.damage and queue.ring is None:
                 queue.ended_bytes = 0
@@ -206,6 +208,7 @@ class NodeLog(RingLog):
                 snapshot = self._snapshot(queue.log_id) if kept is not None and kept.segments else None
                 if snapshot is not None:
                     self.store.trim(queue.log_id, snapshot)
+                    keeper.compact(queue.log_id)
                     self.has_news = True
 
     def settle(self, log_id: int) -> None:
