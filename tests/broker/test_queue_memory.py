@@ -12,11 +12,11 @@ from mirrormq.broker.backlog import WINDOW_BYTES, PlainBacklog
 from mirrormq.broker.message import Message, address_of, build_content
 from mirrormq.broker.priority import PriorityBacklog
 from mirrormq.broker.queue import Queue
-from mirrormq.broker.queue_log import HELD_BYTES
+from mirrormq.broker.queue_log import HELD_BY_ALL, HELD_BYTES
 from mirrormq.broker.recovery import restore_queue
 from mirrormq.broker.stability import Barrier
 from mirrormq.log.fold import RecoveredQueue
-from mirrormq.wire.methods import BasicConsume, QueueDeclare
+from mirrormq.wire.methods import BasicConsume, BasicQos, QueueDeclare
 from mirrormq.wire.properties import Properties, encode_properties
 
 MORE_THAN_A_WINDOW = 20_000
@@ -140,11 +140,11 @@ def hold_all(world: World, queue: Queue, count: int) -> list[Message]:
     return held
 
 
-def restarted(world: World, queue: Queue) -> Queue:
-    """The same queue as recovery would give it back."""
+def restarted(world: World, queue: Queue, *, is_clean: bool = False) -> Queue:
+    """The same queue as recovery would give it back, after a clean stop or another."""
     world.settle()
     found = RecoveredQueue(queue.log_id)
-    found.start_from(queue.snapshot(final=False))
+    found.start_from(queue.snapshot(final=is_clean))
     found.settle()
     again = Queue(world.broker, "/", "q", queue.log_id, durable=True, auto_delete=False, owner=None,
                   arguments=queue.arguments, settings=queue.settings)
@@ -228,6 +228,20 @@ def test_a_restart_brings_no_more_than_a_window_of_content_into_memory(arguments
     assert [number_of(each) for each in hold_all(world, again, 600)] == list(range(600))
 
 
+def test_what_is_published_after_a_crash_was_never_delivered_though_its_index_was_reserved() -> None:
+    world = World()
+    queue = new_queue(world)
+    queue.publish(large(world, 0), None)
+    hold_all(world, queue, 1)
+    again = restarted(world, queue)
+    assert again.reserved > again.next_index + 3
+    for number in (1, 2, 3):
+        again.publish(large(world, number), None)
+    after = restarted(world, again, is_clean=True)
+    assert [(number_of(each), each.redelivered) for each in hold_all(world, after, 4)] == [
+        (0, True), (1, False), (2, False), (3, False)]
+
+
 def test_of_many_large_deliveries_the_log_alone_keeps_the_content() -> None:
     client = Client(Runner())
     client.say(QueueDeclare("q", durable=True))
@@ -241,6 +255,41 @@ def test_of_many_large_deliveries_the_log_alone_keeps_the_content() -> None:
     (channel,) = [channel for connection in client.runner.world.broker.connections for channel in connection.channels.values()]
     assert len(channel.unacked) == 400
     assert sum([len(each.message.content) for each in channel.unacked.values()]) < HELD_BYTES + 8 * (1 << 20)
+
+
+def test_of_many_deliveries_of_many_queues_the_log_alone_keeps_the_content() -> None:
+    client = Client(Runner())
+    names = [f"q{number}" for number in range(20)]
+    for name in names:
+        client.say(QueueDeclare(name, durable=True))
+        for _ in range(25):
+            client.publish(name, bytes(LARGE))
+    client.rest()
+    client.runner.world.broker.budget.held = HELD_BY_ALL - HELD_BYTES // 2     # as much as others hold already
+    for name in names:
+        client.say(BasicConsume(name, name))
+    for _ in range(100):
+        client.rest()
+        client.heard()
+    (channel,) = [channel for connection in client.runner.world.broker.connections for channel in connection.channels.values()]
+    assert len(channel.unacked) == 500
+    assert sum([len(each.message.content) for each in channel.unacked.values()]) < HELD_BYTES
+
+
+def test_a_full_queue_does_not_come_into_memory_while_its_new_consumer_waits_for_the_disk() -> None:
+    client = Client(Runner())
+    client.say(QueueDeclare("q", durable=True, arguments={"x-max-length-bytes": 400 * LARGE}))
+    client.rest()
+    for _ in range(400):
+        client.publish("q", bytes(LARGE))
+    client.rest()
+    queue = client.runner.world.broker.vhosts["/"].queues["q"]
+    client.say(BasicQos(0, 300), BasicConsume("q", "t"))
+    client.runner.world.turn()
+    for _ in range(10):
+        client.publish("q", bytes(LARGE))
+    assert (queue.promised, queue.backlog.count) == (300, 410)
+    assert in_memory(queue) < 2 * WINDOW_BYTES
 
 
 def test_a_queue_keeps_little_when_all_queues_together_hold_too_much() -> None:

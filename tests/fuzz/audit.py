@@ -224,6 +224,7 @@ def check_clean(world: World) -> None:
     for what, things in empty.items():
         check(not things, f"{len(things)} {what} are left")
     check(broker.budget.used == 0, f"{broker.budget.used} octets of the budget are left")
+    check(broker.budget.held == 0, f"{broker.budget.held} octets count as held by clients that are gone")
     check(len(broker.timers) <= TIMERS_LEFT, f"{len(broker.timers)} timers are left")
     for vhost in broker.vhosts.values():
         check(not vhost.queues and not vhost.sources, f"queues or bindings are left in {vhost.name}")

@@ -345,3 +345,37 @@ def test_a_small_old_message_does_not_hold_large_ones_beside_it(tmp_path: Path) 
     assert node.live_bodies(1) == [b"small", b"little"]
     node.restart()
     assert node.live_bodies(1) == [b"small", b"little"]
+
+
+def test_a_large_message_is_not_held_by_small_ones_of_the_same_chunk(tmp_path: Path) -> None:
+    node = Node(tmp_path, wal_bytes=1024 * KIB, segment_bytes=1024 * KIB)
+    large, *small = node.publish(1, [b"L" * 400 * KIB, b"small", b"little"])
+    node.commit()
+    node.ack(1, [large])
+    node.ack(1, node.publish(1, [b"beyond"]))
+    for _ in range(2):
+        node.publish(2, [b"x"])
+        node.store.commit(roll=True)
+        node.tidy()
+    assert node.bytes_in_use() < 10 * KIB
+    assert sorted(node.queue(1).live) == small
+    node.restart()
+    assert node.live_bodies(1) == [b"small", b"little"]
+
+
+def test_what_was_thinned_out_is_not_written_anew_before_more_of_it_is_gone(tmp_path: Path) -> None:
+    node = Node(tmp_path, wal_bytes=1024 * KIB, segment_bytes=1024 * KIB)
+    published = node.publish(1, [b"%4d" % number * KIB for number in range(100)], per_chunk=100)
+    node.ack(1, [index for number, index in enumerate(published) if number % 10])
+    node.ack(1, node.publish(1, [b"beyond"]))
+    node.commit()
+    files = []
+    for _ in range(4):
+        node.ack(1, node.publish(1, [b"x"]))
+        node.store.commit(roll=True)
+        node.tidy()
+        files.append(sorted(tmp_path.rglob("*.seg")))
+    assert files[0]
+    assert files[0] == files[1] == files[2] == files[3]
+    assert node.bytes_in_use() < 60 * KIB
+    assert node.live_bodies(1) == [b"%4d" % number * KIB for number in range(0, 100, 10)]

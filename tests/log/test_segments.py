@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import resource
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
+from mirrormq.log.committer import Committer
+from mirrormq.log.keeper import Keeper
 from mirrormq.log.reader import MAX_OPEN
 
 from .test_keeper import KIB, Node
@@ -77,8 +81,24 @@ def take_every_descriptor() -> list[int]:
     return taken
 
 
-def test_segments_are_read_though_clients_have_taken_every_descriptor(tmp_path: Path) -> None:
-    node = Node(tmp_path, wal_bytes=1024 * KIB, segment_bytes=64 * KIB)
+@contextmanager
+def every_descriptor_taken() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken: list[int] = []
+    try:
+        highest = max(int(fd) for fd in os.listdir("/proc/self/fd"))    # noqa: PTH208 - names, not files
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, highest + 16), hard))
+        taken = take_every_descriptor()
+        yield
+    finally:
+        for fd in taken:
+            os.close(fd)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def segmented(folder: Path) -> Node:
+    """Queues 1 and 2 have three segments each."""
+    node = Node(folder, wal_bytes=1024 * KIB, segment_bytes=64 * KIB)
     for queue_id in (1, 2):
         node.publish(queue_id, [b"%d" % number * 70 * KIB for number in range(3)], per_chunk=1)
     node.store.commit(roll=True)
@@ -86,17 +106,50 @@ def test_segments_are_read_though_clients_have_taken_every_descriptor(tmp_path: 
     node.store.commit(roll=True)
     node.tidy()
     assert node.store.stats().segment_files == 6
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    taken: list[int] = []
-    try:
-        highest = max(int(fd) for fd in os.listdir("/proc/self/fd"))    # noqa: PTH208 - names, not files
-        resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, highest + 16), hard))
-        taken = take_every_descriptor()
+    return node
+
+
+def test_segments_are_read_though_clients_have_taken_every_descriptor(tmp_path: Path) -> None:
+    node = segmented(tmp_path)
+    with every_descriptor_taken():
         for _ in range(2):
             for queue_id in (1, 2):
                 assert len(node.live_bodies(queue_id)) == 3
-    finally:
-        for fd in taken:
-            os.close(fd)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     node.restart()
+
+
+def test_a_queue_is_deleted_though_clients_have_taken_every_descriptor(tmp_path: Path) -> None:
+    node = segmented(tmp_path)
+    with every_descriptor_taken():
+        for queue_id in (1, 2):
+            del node.queues[queue_id]
+            node.store.drop(queue_id)
+    node.commit()
+    assert list((tmp_path / "queues").iterdir()) == []
+    node.restart()
+
+
+async def test_little_that_is_left_holds_no_space_though_the_log_does_not_move_on(tmp_path: Path) -> None:
+    node = Node(tmp_path, wal_bytes=8192 * KIB, segment_bytes=512 * KIB)
+    published = node.publish(1, [b"m" * 100 * KIB for _ in range(60)], per_chunk=1)
+    node.store.commit(roll=True)
+    node.ack(1, node.publish(1, [b"beyond"]))
+    node.store.commit(roll=True)
+    node.tidy()
+    node.ack(1, [index for number, index in enumerate(published) if number % 10])
+    loop = asyncio.get_running_loop()
+    committer = Committer(node.store, loop, lambda _: None, lambda _: None)
+    keeper = Keeper(node.store, committer, loop, node.snapshot)
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        keeping = group.create_task(keeper.run())
+        await committer.drain()
+        assert node.store.stats().segment_bytes > 6000 * KIB
+        keeper.compact(1)
+        for _ in range(1000):
+            await asyncio.sleep(0.01)
+            if len(segments_of(tmp_path, 1)) < 3:
+                break
+        keeping.cancel()
+    assert node.bytes_in_use() < 700 * KIB
+    node.restart()
+    assert len(node.live_bodies(1)) == 6

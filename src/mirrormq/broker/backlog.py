@@ -38,11 +38,13 @@ class LogHole(Exception):
 
 
 class Budget:
-    """Memory held by the windows of all queues; when it is used up, queues keep only a small window."""
+    """Memory held by the windows of all queues; when it is used up, queues keep only a small window. `held` are the bytes that
+    clients hold of all queues: when those are too many, the log alone keeps what is delivered."""
 
     def __init__(self, limit: int = BUDGET) -> None:
         self.limit: i64 = limit
         self.used: i64 = 0
+        self.held: i64 = 0
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

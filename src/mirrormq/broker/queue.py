@@ -378,6 +378,8 @@ class Queue(QueueLog):
     def close(self) -> None:
         """It does not serve here any more. Who waits for it is not answered."""
         self.is_deleted = True
+        while self.postponed:
+            self._let_go(self.postponed.pop()[0])
         self.waiters = []
         self.light = []
         self.unstable.clear()

@@ -36,7 +36,8 @@ PURGED: Final = 3
 REJECTED: Final = 4
 REASONS: Final = {EXPIRED: "expired", OVERFLOW: "maxlen", REJECTED: "rejected"}
 HELD_WINDOW: Final = 16384          # beyond so many unacknowledged messages their content stays in the log only
-HELD_BYTES: Final = 16 << 20        # and beyond so many bytes of them
+HELD_BYTES: Final = 16 << 20        # and beyond so many bytes of them, of one queue
+HELD_BY_ALL: Final = 256 << 20      # or of all
 RESERVE: Final = 8192               # indexes ahead of the last delivery while there are consumers
 RESERVE_FOR_GETS: Final = 64        # and where messages are only taken one by one
 
@@ -204,16 +205,18 @@ class QueueLog(Destination):
     def hold(self, message: Message) -> None:
         self.held += 1
         self.held_bytes += message.size
+        self.broker.budget.held += message.size
         if message.logged:
             self.held_logged.add(message.index)
 
     def holds_much(self) -> bool:
         """Whether what is delivered now is not kept in memory until it is settled."""
-        return self.held > HELD_WINDOW or self.held_bytes > HELD_BYTES
+        return self.held > HELD_WINDOW or self.held_bytes > HELD_BYTES or self.broker.budget.held > HELD_BY_ALL
 
     def _let_go(self, message: Message) -> None:
         self.held -= 1
         self.held_bytes -= message.size
+        self.broker.budget.held -= message.size
         if message.logged:
             self.held_logged.discard(message.index)
 

@@ -27,11 +27,11 @@ def restore_queue(queue: Queue, found: RecoveredQueue, *, forgotten_below: int =
     queue.reserved = found.reserved
     queue.reserved_stably = found.reserved
     queue.look_ahead()
-    queue.delivered_high = found.reserved
+    # The window may reach beyond the log's end: what gets those indexes now is new.
+    queue.delivered_high = queue.backlog.reserved = min(found.reserved, found.next_index)
     queue.kept = found.count
     queue.kept_bytes = found.bytes
     queue.senders = dict(found.publishers)
-    queue.backlog.reserved = found.reserved
     queue.backlog.forgotten_below = found.next_index if forgotten_below < 0 else forgotten_below
     if queue.damage:
         return

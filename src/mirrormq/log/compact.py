@@ -3,8 +3,8 @@
 A segment wholly below the cursor in which nothing is live is deleted; neighbours in which less than a quarter is live are
 written anew as one, without what is gone. How much is live is told by the number of messages; only where messages are large
 on average is each looked at, for one of a hundred megabytes must not be held by three small ones. A chunk of which most is
-gone is written anew too, with only its live entries and SKIPs between them, so that one old message never holds more than
-itself. Old files go when the new ones are in a durable manifest.
+gone, or one of large messages of which any is, is written anew too, with only its live entries and SKIPs between them, so that
+one old message never holds more than itself. Old files go when the new ones are in a durable manifest.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class Rewrite:
         self._queue: QueueLog = queue
         self._snapshot: Snapshot = snapshot
         self._pieces: list[bytes] = []
-        self._chunks: list[Chunk] = []
+        self._chunks: list[tuple[Chunk, int]] = []
         self._size: int = 0
         self._turn: int = store.turns.get(queue.queue_id, 0)
         self.thinned_upto: int = 0
@@ -208,13 +208,15 @@ class Rewrite:
 
     def _keep(self, data: bytes, chunk: Chunk) -> None:
         live = live_in(self._snapshot, chunk.first_index, chunk.next_index)
+        indexes = chunk.count
         piece = data[chunk.offset : chunk.end]
-        if live * 2 < chunk.count:
+        if live * 2 < chunk.count or (live < chunk.count and chunk.size > LARGE * chunk.count):
             piece = self._thinned(data, chunk)
+            indexes = live      # SKIPs take no room: with them it would look sparse, and be written anew, each time
             self.thinned_upto = chunk.next_index
         if piece:
             self._pieces.append(piece)
-            self._chunks.append(decode_chunk(piece, 0))
+            self._chunks.append((decode_chunk(piece, 0), indexes))
             self._size += len(piece)
 
     def _thinned(self, data: bytes, chunk: Chunk) -> bytes:
@@ -242,13 +244,13 @@ class Rewrite:
         segment = self.written[-1] if self.written else None
         head = b""
         if segment is None or segment.length + self._size > self._store.segment_bytes:
-            segment = self._store.new_segment(self._queue, self._chunks[0].first_index)
+            segment = self._store.new_segment(self._queue, self._chunks[0][0].first_index)
             head = segment_header(segment.queue_id, segment.first_index)
             self.written.append(segment)
         yield Step(("copy", [(str(segment.path), segment.length, head, [(b"".join(self._pieces), [])])]), 0)
-        for chunk in self._chunks:
+        for chunk, indexes in self._chunks:
             places = [(chunk.first_index, segment.length)]
-            segment.extend(places, chunk.size, chunk.next_index, chunk.count)
+            segment.extend(places, chunk.size, chunk.next_index, indexes)
         self._pieces = []
         self._chunks = []
         self._size = 0

@@ -36,6 +36,7 @@ class Keeper:
         self._on_fault: Callable[[str | None], None] | None = on_fault
         self._wake: asyncio.Event = asyncio.Event()
         self._faulty: bool = False
+        self._sparse: set[int] = set()
         store.on_work = self._wake.set
         self._wake.set()
 
@@ -46,8 +47,16 @@ class Keeper:
                 self._wake.clear()
                 for step in due_work(self._store, self._snapshotter):
                     await self._take(step)
+                sparse, self._sparse = self._sparse, set()
+                for step in Compactor(self._store, self._snapshotter).compact_all(sparse):
+                    await self._take(step)
         finally:
             self._worker.close()
+
+    def compact(self, queue_id: int) -> None:
+        """Much of the queue has gone: where little is written the log moves on late, and the disk may be full before."""
+        self._sparse.add(queue_id)
+        self._wake.set()
 
     async def _take(self, step: Step) -> None:
         if step.position:

@@ -220,26 +220,42 @@ class Reader:
         return segment.fd
 
     def _open_file(self, path: Path) -> int:
-        """Clients may have taken every descriptor that the process may have. No queue is to fail for that, so one of ours makes
-        room: another segment's, or the one that is kept for this."""
         try:
             return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as problem:
-            if problem.errno not in (errno.EMFILE, errno.ENFILE):
-                raise
+            self._make_room(problem)
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def names_in(self, directory: Path) -> list[str]:
+        """A directory takes a descriptor too while it is read."""
+        try:
+            return os.listdir(directory)
+        except OSError as problem:
+            self._make_room(problem)
+        names = os.listdir(directory)
+        self._keep_reserve()
+        return names
+
+    def _make_room(self, problem: OSError) -> None:
+        """Clients may have taken every descriptor that the process may have. No queue is to fail for that, so one of ours makes
+        room: another segment's, or the one that is kept for this."""
+        if problem.errno not in (errno.EMFILE, errno.ENFILE):
+            raise problem
         if self._open:
             self._close(self._open[next(iter(self._open))])
         elif self._reserve >= 0:
             os.close(self._reserve)
             self._reserve = -1
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def _keep_reserve(self) -> None:
+        if self._reserve < 0:
+            with suppress(OSError):
+                self._reserve = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
     def close_segment(self, segment: Segment) -> None:
         if segment.fd >= 0:
             self._close(segment)
-            if self._reserve < 0:
-                with suppress(OSError):
-                    self._reserve = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+            self._keep_reserve()
 
     def _close(self, segment: Segment) -> None:
         del self._open[segment.fd]

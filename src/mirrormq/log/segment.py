@@ -32,8 +32,8 @@ SUFFIX: Final = ".seg"
 
 class Segment:
     """`length` bytes of the file are good; `next_index` is behind its last chunk; `indexes` is how many indexes its
-    chunks cover. The sparse index is filled as far as `scanned`. It is pinned while it is written to, and
-    sealed when it must not be written to any more."""
+    chunks cover, or how many messages were left in those that were thinned out. The sparse index is filled as far as
+    `scanned`. It is pinned while it is written to, and sealed when it must not be written to any more."""
 
     __slots__ = (
         "fd", "first_index", "generation", "index", "indexes", "judged_live", "length", "next_index", "path", "pinned",

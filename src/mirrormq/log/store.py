@@ -213,7 +213,7 @@ class Store:
         """With its files of now: the queue may come again before that is done."""
         directory = self.queue_directory(queue_id)
         if directory.exists():
-            self._discard(("remove_tree", str(directory), os.listdir(directory)))
+            self._discard(("remove_tree", str(directory), self.reader.names_in(directory)))
 
     def trim(self, queue_id: int, snapshot: Snapshot, retain_from: int = NEVER) -> bool:
         """Give up the queue's segments in which nothing is live and that end below what is retained; were there any?"""

@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import IO, Final
 
 from mirrormq.cluster import keepsake, membership
+from mirrormq.node import undo_list
 
 LOCK: Final = "lock"
 STORE: Final = "cluster.sqlite"
-OURS: Final = ("log", membership.PULSE, keepsake.FILE, Path(keepsake.FILE).with_suffix(".new").name)
+OURS: Final = ("log", membership.PULSE, undo_list.FILE, Path(undo_list.FILE).with_suffix(".new").name,
+               keepsake.FILE, Path(keepsake.FILE).with_suffix(".new").name)
 
 
 class DirectoryTaken(Exception):

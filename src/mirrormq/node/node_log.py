@@ -4,6 +4,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Generator
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -46,12 +47,14 @@ class NodeLog(RingLog):
         self._on_durable = on_durable
         self._on_fault = on_fault
         self._on_busy = on_busy
+        self._refusals: dict[str, str] = {}             # what the disk refuses now, by whose work it is
         self._broker: Broker | None = None
         self._rings: Rings | None = None
         self.graves: dict[int, Snapshot | None] = {}    # logs of deleted queues that can be had back, with their last state
         self.adopt: Callable[[int], Queue | None] = _nobody     # whose an unknown log is
         self.is_short = False                           # nothing was there when it was opened, or not every file
         self._committer: Committer | None = None
+        self._keeper: Keeper | None = None
         self._keeping: asyncio.Task[None] | None = None
 
     def attach(self, broker: Broker) -> None:
@@ -69,14 +72,16 @@ class NodeLog(RingLog):
         recovery = self.store.open()
         self.is_short = is_new or len(recovery.missing) > 0
         self.position = self.store.position
-        self._committer = Committer(self.store, loop, self._durable, self._on_fault)
-        keeper = Keeper(self.store, self._committer, loop, self._snapshot, self._on_fault)
-        self._keeping = loop.create_task(keeper.run(), name="keeping the log small")
+        self._committer = Committer(self.store, loop, self._durable, partial(self._refused, "committing"))
+        self._keeper = Keeper(self.store, self._committer, loop, self._snapshot, partial(self._refused, "tidying up"))
+        self._keeping = loop.create_task(self._keeper.run(), name="keeping the log small")
         self._keeping.add_done_callback(_complain)
         notes = list(recovery.notes)
         mirrored: dict[int, RecoveredQueue] = {}
         for log_id, found in recovery.queues.items():
             queue = broker.queues_by_log.get(log_id) or self.adopt(log_id)
+            if queue is not None or log_id in broker.forwarding.mirrored:
+                self.graves.pop(log_id, None)       # records from before its end were brought back: it lives
             if log_id in broker.forwarding.mirrored:
                 mirrored[log_id] = found
                 if found.doubt and not found.damage:
@@ -171,6 +176,14 @@ class NodeLog(RingLog):
             self._is_busy = False
             self._on_busy(is_behind=False)
 
+    def _refused(self, work: str, sentence: str | None) -> None:
+        """Commits and tidying up fail each by themselves: when one works again, the other may not."""
+        if sentence is None:
+            self._refusals.pop(work, None)
+        else:
+            self._refusals[work] = sentence
+        self._on_fault(sentence or next(iter(self._refusals.values()), None))
+
     def _snapshot(self, log_id: int) -> Snapshot | None:
         """A queue's state for the log. What the broker has gathered is sealed first, so that state and log agree."""
         broker = self._broker
@@ -184,9 +197,10 @@ class NodeLog(RingLog):
         return self.graves.get(log_id) if queue is None else queue.snapshot(final=False)
 
     def trim(self) -> None:
-        """From time to time: give up segments of queues from which much has gone, without waiting for the log to roll."""
-        broker = self._broker
+        """From time to time: give up the space of what has gone of queues with segments, without waiting for the log to roll."""
+        broker, keeper = self._broker, self._keeper
         assert broker is not None
+        assert keeper is not None
         for queue in list(broker.queues_by_log.values()):
             if queue.ended_bytes > TRIM_AFTER and not queue.damage and queue.ring is None:
                 queue.ended_bytes = 0
@@ -194,6 +208,7 @@ class NodeLog(RingLog):
                 snapshot = self._snapshot(queue.log_id) if kept is not None and kept.segments else None
                 if snapshot is not None:
                     self.store.trim(queue.log_id, snapshot)
+                    keeper.compact(queue.log_id)
                     self.has_news = True
 
     def settle(self, log_id: int) -> None:

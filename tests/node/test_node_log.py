@@ -1,0 +1,75 @@
+"""The node's log: what it gives back to queues, and what it tells of the disk."""
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable
+from pathlib import Path
+
+from fuzz.world import World
+from log.failing import FailingDisk
+from mirrormq.broker import registry
+from mirrormq.broker.arguments import QueueArguments
+from mirrormq.log.entries import ChunkBuilder
+from mirrormq.node.node_log import NodeLog
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    for _ in range(2000):
+        if holds():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it does not happen")
+
+
+def idle(*, is_behind: bool) -> None:
+    assert not is_behind
+
+
+async def test_a_commit_that_works_again_does_not_end_the_fault_of_tidying_up(tmp_path: Path) -> None:
+    told: list[str | None] = []
+    log = NodeLog(tmp_path / "log", lambda _: None, told.append, idle)
+    log.store.disk = disk = FailingDisk()
+    log.attach(World().broker)
+    log.recover(asyncio.get_running_loop())
+    stuck = tmp_path / "not a file"
+    stuck.mkdir()
+    log.store.discard([stuck])
+    await until(lambda: len(told) == 1)
+    disk.error = errno.ENOSPC
+    builder = ChunkBuilder(2, 1, 1)
+    builder.reserve(1)
+    log.append(2, 1, 1, builder.seal(1), sync=True)
+    log.kick()
+    await until(lambda: len(told) == 2)
+    disk.error = 0
+    await until(lambda: len(told) == 3)
+    assert told[0] is not None
+    assert told[0] == told[2] != told[1]
+    stuck.rmdir()
+    await until(lambda: len(told) == 4)
+    assert told[3] is None
+    await log.close()
+
+
+async def test_a_deleted_queue_whose_record_was_brought_back_has_its_messages_and_no_grave(tmp_path: Path) -> None:
+    world = World()
+    vhost = world.broker.vhosts["/"]
+    registry.create_queue(world.broker, vhost, "q", QueueArguments({}), durable=True, auto_delete=False, owner=None)
+    world.store.commit()
+    queue = vhost.queues["q"]
+    log = NodeLog(tmp_path / "log", lambda _: None, lambda _: None, idle)
+    log.attach(world.broker)
+    log.recover(asyncio.get_running_loop())
+    builder = ChunkBuilder(queue.log_id, 1, 1)
+    for _ in range(3):
+        builder.enqueue(0, b"to", b"content", 7)
+    log.append(queue.log_id, 1, 3, builder.seal(1), sync=True)
+    await log.close()
+    again = NodeLog(tmp_path / "log", lambda _: None, lambda _: None, idle)
+    again.graves[queue.log_id] = None
+    again.attach(world.broker)
+    again.recover(asyncio.get_running_loop())
+    assert (queue.next_index, queue.backlog.count) == (4, 3)
+    assert again.graves == {}
+    await again.close()
