@@ -56,3 +56,10 @@ def test_a_letter_may_be_written_in_two_halves(node: Node, vhost: str):
     assert node.ask("PUT", "/api/global-parameters/letters", raw=raw).status == 201
     assert node.ask("GET", "/api/global-parameters/letters").body["value"] == "\U0001f600 ü"
     node.ask("DELETE", "/api/global-parameters/letters")
+
+
+@pytest.mark.parametrize(("kind", "body"), [("queues", {}), ("exchanges", {"type": "fanout"})])
+def test_a_name_that_is_no_text_makes_nothing(node: Node, vhost: str, kind: str, body: Any):
+    reply = node.ask("PUT", f"/api/{kind}/{quote(vhost)}/%FD%FE", body)
+    assert (reply.status, reply.body["reason"]) == (400, "Malformed UTF-8 in shortstr")
+    assert node.ask("GET", f"/api/{kind}/{quote(vhost)}/%FD%FE").status == 404
