@@ -29,7 +29,7 @@ install: $(VENV)/installed ## Install into .venv, compiled where a C compiler wo
 	@$(BIN)/python -c 'import mirrormq; print("MirrorMQ", mirrormq.build_info(), "is installed in $(VENV)")'
 
 up: install ## Install and start a mirrored cluster of three nodes in the foreground (NODES, BASE_PORT, DATA_DIR); Ctrl-C stops it
-	@exec $(BIN)/mirrormq cluster up --nodes $(NODES) --dir $(DATA_DIR) --base-port $(BASE_PORT) --mirrored $(ARGS)
+	@exec $(BIN)/mirrormq cluster up --nodes $(NODES) --dir "$(DATA_DIR)" --base-port $(BASE_PORT) --mirrored $(ARGS)
 
 test: ## Install and pass every test: lint, types, unit tests compiled and uncompiled, real processes
 	@$(MAKE) $(VENV)/tools

@@ -39,3 +39,27 @@ def test_a_mistake_is_a_bad_request(node: Node, vhost: str, method: str, path: s
 def test_a_number_without_end_is_no_json(node: Node, vhost: str):
     reply = node.ask("PUT", f"/api/queues/{quote(vhost)}/q", raw=b'{"arguments": {"a": 1e400}}')
     assert (reply.status, reply.body["reason"]) == (400, "not_json")
+
+
+@pytest.mark.parametrize(("path", "body"), [
+    ("/api/users/half", b'{"password": "\\ud800", "tags": ""}'),
+    ("/api/users/half", b'{"password": "a", "tags": "\\udc80"}'),
+    ("/api/policies/{vhost}/half", b'{"pattern": "a", "definition": {"\\uDBFF": 1}}'),
+])  # fmt: skip
+def test_half_a_letter_is_no_json(node: Node, vhost: str, path: str, body: bytes):
+    reply = node.ask("PUT", path.replace("{vhost}", quote(vhost)), raw=body)
+    assert (reply.status, reply.body["reason"]) == (400, "not_json")
+
+
+def test_a_letter_may_be_written_in_two_halves(node: Node, vhost: str):
+    raw = b'{"value": "\\ud83d\\ude00 \\u00fc"}'
+    assert node.ask("PUT", "/api/global-parameters/letters", raw=raw).status == 201
+    assert node.ask("GET", "/api/global-parameters/letters").body["value"] == "\U0001f600 ü"
+    node.ask("DELETE", "/api/global-parameters/letters")
+
+
+@pytest.mark.parametrize(("kind", "body"), [("queues", {}), ("exchanges", {"type": "fanout"})])
+def test_a_name_that_is_no_text_makes_nothing(node: Node, vhost: str, kind: str, body: Any):
+    reply = node.ask("PUT", f"/api/{kind}/{quote(vhost)}/%FD%FE", body)
+    assert (reply.status, reply.body["reason"]) == (400, "Malformed UTF-8 in shortstr")
+    assert node.ask("GET", f"/api/{kind}/{quote(vhost)}/%FD%FE").status == 404

@@ -304,8 +304,10 @@ def test_definitions_leave_the_users_alone_that_are_there(run_directory: None, t
     (tmp_path / "node.conf").write_text("")
     server = Node(tmp_path, "--config", str(tmp_path / "node.conf"), name="load@localhost")
     server.start()
-    (tmp_path / "defs.json").write_text(json.dumps(definitions("loaded", "somebody")))
-    (tmp_path / "node.conf").write_text(f"load_definitions = {tmp_path / 'defs.json'}\n")
+    (tmp_path / "defs").mkdir()
+    (tmp_path / "defs" / "1.json").write_text(json.dumps(definitions("loaded", "somebody")))
+    (tmp_path / "defs" / "README").write_text("not read")
+    (tmp_path / "node.conf").write_text(f"load_definitions = {tmp_path / 'defs'}\n")
     server.restart()
     assert {user["name"] for user in server.api("GET", "/api/users")} == {"guest", "somebody"}
     assert [vhost["name"] for vhost in server.api("GET", "/api/vhosts")] == ["/", "loaded"]
@@ -317,5 +319,17 @@ def test_definitions_with_a_fault_stop_the_start(run_directory: None, tmp_path: 
     (tmp_path / "node.conf").write_text(f"load_definitions = {tmp_path / 'defs.json'}\n")
     server = Node(tmp_path, "--config", str(tmp_path / "node.conf"), name="load@localhost")
     with pytest.raises(RuntimeError, match=r"cannot be imported: .*no such vhost: "):
+        server.start()
+    assert "Traceback" not in server.log()
+
+
+@pytest.mark.parametrize("text", [
+    "[" * 200_000, '{"users": [{"name": "u", "password": "\\ud800", "tags": ""}]}', '{"users": NaN}',
+], ids=["deep", "half a letter", "no number"])  # fmt: skip
+def test_definitions_that_are_no_json_stop_the_start_with_a_sentence(run_directory: None, tmp_path: Path, text: str):
+    (tmp_path / "defs.json").write_text(text)
+    (tmp_path / "node.conf").write_text(f"load_definitions = {tmp_path / 'defs.json'}\n")
+    server = Node(tmp_path, "--config", str(tmp_path / "node.conf"), name="load@localhost")
+    with pytest.raises(RuntimeError, match="definitions cannot be read from"):
         server.start()
     assert "Traceback" not in server.log()

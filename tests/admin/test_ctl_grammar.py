@@ -29,6 +29,8 @@ def test_after_two_dashes_everything_is_a_word():
     (["--nope"], ("--nope", "")), (["--formatter"], ("--formatter", "")),
     (["--formatter", "xml"], ("--formatter", "xml")), (["--priority", "abc"], ("--priority", "abc")),
     (["-t", "x"], ("-t", "x")), (["--timeout", "-1"], ("--timeout", "-1")),
+    (["--timeout", "infinity"], ("--timeout", "infinity")), (["--timeout", "nan"], ("--timeout", "nan")),
+    (["--within", "inf"], ("--within", "inf")), (["--priority", "1e400"], ("--priority", "1e400")),
 ])  # fmt: skip
 def test_options_that_make_no_sense_are_kept_as_they_were_written(words: list[str], fault: tuple[str, str]):
     assert grammar.parse(["set_policy", *words]).faults == [fault]

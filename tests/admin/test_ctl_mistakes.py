@@ -12,6 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from mirrormq.cli.ctl.context import Context
+from mirrormq.cli.ctl.faults import Failure
+from mirrormq.cli.ctl.users import add_user
+
 from .support import ctl
 
 HELP = (sys.executable, "-c", "from mirrormq.cli.ctl import main; main(['help'])")
@@ -57,3 +61,50 @@ def test_a_full_disk_is_told() -> None:
 def test_nobody_has_to_listen() -> None:
     done = subprocess.run(["/bin/sh", "-c", '"$@" >&-', "sh", *HELP], stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_node_that_does_not_answer_in_time_is_told_as_rabbitmqctl_does() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        for timeout, milliseconds in (("0", 0), ("1", 1000)):
+            done = ctl("--url", url, "--timeout", timeout, "list_users")
+            assert (done.code, done.err) == (
+                75, f"Error: operation list_users on node {url} timed out. Timeout value used: {milliseconds}\n")
+        pinged = ctl("--url", url, "--timeout", "0", "ping")
+        assert (pinged.code, pinged.err) == (69, f"Error:\nFailed to connect and authenticate to {url} in 0 ms\n")
+
+
+@pytest.mark.parametrize("name", ["nope.pem", "empty.pem"])
+def test_certificates_that_cannot_be_used_are_told(tmp_path: Path, name: str) -> None:
+    (tmp_path / "empty.pem").touch()
+    done = ctl("--url", "https://127.0.0.1:1", "--cacertfile", str(tmp_path / name), "status")
+    assert (done.code, f"--cacertfile {tmp_path / name} cannot be used: " in done.err) == (64, True)
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe{}", b"[" * 200_000], ids=["no text", "deep"])
+def test_definitions_that_are_no_json_are_told(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "defs.json").write_bytes(content)
+    done = ctl("--url", "http://127.0.0.1:1", "import_definitions", str(tmp_path / "defs.json"))
+    assert (done.code, done.err.startswith("Error:\nFailed to deserialise input (format: JSON)")) == (65, True)
+
+
+def test_nobody_has_to_give_input() -> None:
+    words = ("--url", "http://127.0.0.1:1", "add_user", "somebody")
+    line = (sys.executable, "-m", "mirrormq.cli.ctl", *words)
+    done = subprocess.run(["/bin/sh", "-c", '"$@" <&-', "sh", *line], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (65, "Error:\nPassword is not provided via argument or stdin\n")
+
+
+def test_a_terminal_may_lack_a_letter() -> None:
+    done = ctl("--url", "http://127.0.0.1:1", "add_user", "a→b", "", env={"PYTHONIOENCODING": "ascii"})
+    assert (done.code, "Traceback" in done.err) == (69, False)
+
+
+def test_who_ends_the_input_instead_of_a_password_gets_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ended(_: str) -> str:
+        raise EOFError
+
+    monkeypatch.setattr("getpass.getpass", ended)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    with pytest.raises(Failure, match="Password is not provided via argument or stdin"):
+        add_user(Context(["somebody"], {"url": "http://127.0.0.1:1"}))

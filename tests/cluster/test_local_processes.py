@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from compat.support import eventually
+from compat.support import eventually, free_port
 from mirrormq.cli.local import operate, processes
+from mirrormq.cli.local.advice import next_steps
 from mirrormq.cli.local.plan import Plan, PlanError, Wish, settle
 
 EXIT = {"x86_64": 60, "aarch64": 93}.get(platform.machine(), 0)
@@ -73,6 +75,38 @@ def test_a_node_whose_number_cannot_be_noted_does_not_stay_behind(plan: Plan) ->
     with pytest.raises(PlanError, match=r"cannot be written \(Is a directory\): rabbit1@localhost was not started"):
         processes.start(plan, node)
     assert not [process for process in Path("/proc").glob("[0-9]*/cmdline") if str(plan.directory) in _line(process)]
+
+
+def test_what_is_told_of_an_end_can_be_done_in_this_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the commands are called by their path, and in a folder whose name has a space."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "mirrormq").touch()
+    monkeypatch.setattr(sys, "argv", ["bin/mirrormq"])
+    monkeypatch.chdir(tmp_path)
+    plan = settle(tmp_path / "my data" / "c", Wish(1, None, [], "", "", ""), (1, 5671), lambda _, __: False)
+    said: list[str] = []
+    with subprocess.Popen(["true"]) as process:
+        process.wait()
+        operate.watch(plan, {plan.nodes[0].name: process}, said.append)
+    assert said == ["rabbit1@localhost has ended. Start it again with: bin/mirrormq cluster restart-node rabbit1@localhost "
+                    "--dir 'my data/c'"]
+    assert "bin/mirrormq cluster down --dir 'my data/c'" in next_steps(plan, is_detached=True)
+
+
+def test_a_cluster_may_listen_at_an_address_of_ipv6(plan: Plan) -> None:
+    port = free_port()
+    node = plan.nodes[0]._replace(amqp_port=port, http_port=free_port())
+    processes.check_ports(plan._replace(host="::1"), node)
+    with socket.create_server(("::1", port), family=socket.AF_INET6), pytest.raises(PlanError, match=f"port {port}, "):
+        processes.check_ports(plan._replace(host="::1"), node)
+
+
+@pytest.mark.parametrize("name", ["starting.lock", "rabbit1@localhost.log"])
+def test_a_cluster_whose_files_cannot_be_written_is_told(plan: Plan, name: str) -> None:
+    (plan.directory / name).mkdir()
+    node = plan.nodes[0]._replace(amqp_port=free_port(), http_port=free_port())
+    with pytest.raises(PlanError, match=r"cannot be (used: |written \()Is a directory"):
+        operate.bring_up(plan._replace(nodes=(node,)), [node], lambda _: None)
 
 
 def _line(process: Path) -> str:

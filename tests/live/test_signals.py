@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pika
@@ -14,10 +15,18 @@ from compat.support import STOP_DEADLINE, ServerProcess
 pytestmark = pytest.mark.live
 
 
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ServerProcess]:
+    """Started by the test; however that ends, nothing of it stays behind."""
+    own = ServerProcess(tmp_path)
+    yield own
+    if own.process is not None and own.process.poll() is None:
+        own.kill()
+
+
 @pytest.mark.usefixtures("heard_signals")
 @pytest.mark.parametrize("kinds", [(signal.SIGHUP,), (signal.SIGINT,), (signal.SIGTERM, signal.SIGTERM, signal.SIGHUP)])
-def test_clients_are_told_and_the_node_ends_cleanly(tmp_path: Path, kinds: tuple[signal.Signals, ...]) -> None:
-    server = ServerProcess(tmp_path)
+def test_clients_are_told_and_the_node_ends_cleanly(server: ServerProcess, kinds: tuple[signal.Signals, ...]) -> None:
     server.start()
     process = server.process
     assert process is not None
@@ -32,8 +41,7 @@ def test_clients_are_told_and_the_node_ends_cleanly(tmp_path: Path, kinds: tuple
     assert "Traceback" not in server.log()
 
 
-def test_a_node_that_nohup_started_outlives_its_terminal(tmp_path: Path) -> None:
-    server = ServerProcess(tmp_path)
+def test_a_node_that_nohup_started_outlives_its_terminal(server: ServerProcess) -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)       # as nohup does; what is started now inherits it
     try:
         server.start()

@@ -90,6 +90,22 @@ def test_default_permissions_are_patterns(file: Path) -> None:
     assert problem(file, "default_permissions.write = [\n").startswith("FILE:1: 'default_permissions.write' cannot be '['")
 
 
+@pytest.mark.parametrize("key", ["backlog", "sndbuf", "recbuf"])
+def test_an_option_of_a_socket_fits_into_the_system(file: Path, key: str) -> None:
+    assert load(file, f"tcp_listen_options.{key} = 196608\n").tcp is not None
+    assert problem(file, f"tcp_listen_options.{key} = 99999999999\n").endswith("it is not a whole number from 1 to 2147483647")
+
+
+def test_a_folder_of_a_user_who_is_not_there_is_told(file: Path) -> None:
+    assert problem(file, "log.dir = ~nosuchuser/log\n") == \
+        "FILE:1: 'log.dir' cannot be '~nosuchuser/log': it is not a path: there is no such user"
+
+
+@pytest.mark.parametrize("key", ["load_definitions", "definitions.local.path", "management.load_definitions"])
+def test_definitions_may_be_a_folder_of_files(file: Path, key: str, tmp_path: Path) -> None:
+    assert load(file, f"{key} = {tmp_path}\n").load_definitions == tmp_path
+
+
 def test_a_frame_size_fits_into_the_protocol(file: Path) -> None:
     assert "less than 4 GiB" in problem(file, "frame_max = 4294967296\n")
 

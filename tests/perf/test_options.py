@@ -10,6 +10,8 @@ from mirrormq.cli.perf.command import perf, settings_of
 from mirrormq.cli.perf.errors import BadOption
 from mirrormq.cli.perf.settings import Settings, parse_pairs, parse_properties, parse_size
 
+LONG = "a" * 256
+
 
 def settings_from(*arguments: str) -> Settings:
     options = perf.make_context("perf", list(arguments)).params
@@ -121,6 +123,18 @@ def test_connections_are_dealt_out_to_the_uris_in_turn() -> None:
         (["-u", "a,b", "--queues", "2"], "give one name"),
         (["--processes", "5"], "more --processes"),
         (["-mp", "priority=high"], "the message property priority should be a number"),
+        (["-mp", "priority=256"], "priority should be a number from 0 to 255, not 256"),
+        (["-mp", "timestamp=-1"], "timestamp should be a number from 0 to"),
+        (["-mp", f"type={LONG}"], "--message-properties (-mp) and --message-headers (-mh): a short string holds 255 bytes"),
+        (["-mh", f"{LONG}=1"], "--message-properties (-mp) and --message-headers (-mh): a short string holds 255 bytes"),
+        (["-qa", f"x-max-length={1 << 64}"], "--queue-args (-qa): a field table holds integers of 64 bits"),
+        (["-ca", f"x-priority={1 << 64}"], "--consumer-args (-ca): a field table holds integers of 64 bits"),
+        (["-u", f"a,{LONG}"], "a queue's name has at most 255 bytes, not 256"),
+        (["-k", LONG], "a routing key has at most 255 bytes, not 256"),
+        (["-e", LONG], "an exchange's name or type has at most 255 bytes, not 256"),
+        (["-h", f"amqp://localhost/{LONG}"], "a virtual host's name has at most 255 bytes, not 256"),
+        (["-h", "amqp://localhost?heartbeat=²"], "heartbeat in the URI"),
+        (["-r", "nan"], "nan is no number"),
     ],
 )
 def test_nonsense_is_refused_with_a_sentence_and_exit_code_2(arguments: list[str], sentence: str) -> None:

@@ -139,11 +139,22 @@ def parse_object(raw: bytes, complaint: str) -> Json:
     if not raw.strip():
         return {}
     try:
-        value = json.loads(raw, parse_constant=_finite, parse_float=_finite)
-    except (ValueError, RecursionError):
+        value = parse_json(raw)
+    except ValueError:
         raise bad_request(complaint) from None
     if not isinstance(value, dict):
         raise bad_request(complaint)
+    return value
+
+
+def parse_json(raw: bytes) -> object:
+    """ValueError where it is none."""
+    try:
+        value: object = json.loads(raw, parse_constant=_finite, parse_float=_finite)
+        if b"\\u" in raw:                             # half of a pair that stands for one letter is no text
+            json.dumps(value, ensure_ascii=False).encode()
+    except RecursionError:
+        raise ValueError("too many lists and objects in each other") from None
     return value
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from mirrormq.admin.call import Json, as_boolean
+from mirrormq.admin.call import Json, as_boolean, parse_json
 from mirrormq.admin.errors import ApiError, Reason, bad_request, from_broker
 from mirrormq.admin.parameters import KEPT, LIMITS, OPERATOR, POLICY, set_global_parameter, set_parameter
 from mirrormq.admin.permissions import grant, grant_topic, invalid_pattern
@@ -47,7 +47,7 @@ async def load_file(runtime: Runtime, path: Path) -> None:
     """What `load_definitions` in the configuration names: one file, or all `.json` files of a directory in order."""
     for file in _files(path):
         try:
-            document = json.loads(file.read_bytes())
+            document = parse_json(file.read_bytes())
             if not isinstance(document, dict):
                 raise DefinitionsError(f"{file} holds no JSON object")
             await import_definitions(runtime, document)

@@ -9,7 +9,7 @@ from mirrormq.admin.errors import bad_request, not_found
 from mirrormq.admin.listing import Rows, answer_one, answer_rows
 from mirrormq.admin.queue_view import span_of
 from mirrormq.admin.queues import perform
-from mirrormq.admin.values import from_table, to_table
+from mirrormq.admin.values import from_table, new_name, to_table
 from mirrormq.broker.broker import Broker
 from mirrormq.broker.exchange import PREDECLARED, Exchange
 from mirrormq.wire.methods import ExchangeDeclare, ExchangeDelete
@@ -75,7 +75,7 @@ def show_exchange(call: Call) -> Answer:
 
 async def declare_exchange(call: Call) -> Answer:
     vhost = call.vhost_to_change()
-    name, body = real_name(call.args["name"]), call.body
+    name, body = real_name(new_name(call.args["name"])), call.body
     type = body.get("type", "direct")
     if not isinstance(type, str):
         raise bad_request(["not_string", type])

@@ -13,7 +13,7 @@ from mirrormq.admin.listing import answer_one
 from mirrormq.admin.queue_census import QueueCensus, show_alone
 from mirrormq.admin.rings import require
 from mirrormq.admin.session import Session
-from mirrormq.admin.values import OCTET, to_table
+from mirrormq.admin.values import OCTET, new_name, to_table
 from mirrormq.broker.forward.away import AwayQueue
 from mirrormq.broker.ops_queue import check_deletable
 from mirrormq.broker.queue import Queue
@@ -46,7 +46,7 @@ async def show_queue(call: Call) -> Answer:
 
 async def declare_queue(call: Call) -> Answer:
     vhost = call.vhost_to_change()
-    name, body = call.args["name"], call.body
+    name, body = new_name(call.args["name"]), call.body
     size = len(name.encode("utf-8", "surrogatepass"))
     if size > OCTET:
         raise bad_request(f"queue should be less than {OCTET} bytes, actually was {size}\n")

@@ -14,6 +14,15 @@ NUMBERS: Final = ("delivery_mode", "priority", "timestamp")
 OCTET: Final = 255
 
 
+def new_name(name: str) -> str:
+    """Of a queue or exchange: a client could neither declare nor use it under bytes that are no text."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise bad_request("Malformed UTF-8 in shortstr") from None
+    return name
+
+
 def to_table(arguments: object) -> Table:
     """Arguments of a body; an empty list, which some clients send for no arguments, is none."""
     if arguments is None or arguments == []:

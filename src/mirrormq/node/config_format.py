@@ -13,6 +13,7 @@ single quotes, keys are words joined by dots (`\\.` is a dot inside a word). Rul
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -104,7 +105,10 @@ def text(value: str) -> str:
 
 
 def path(value: str) -> Path:
-    return Path(text(value)).expanduser()
+    try:
+        return Path(text(value)).expanduser()
+    except RuntimeError:
+        raise ValueError("a path: there is no such user") from None
 
 
 def node_name(value: str) -> str:
@@ -232,6 +236,12 @@ def readable_file(value: str) -> Path:
             return file
     except OSError as error:
         raise ValueError(f"a file that this node can read ({error.strerror})") from None
+
+
+def readable_files(value: str) -> Path:
+    """A file, or a directory of them."""
+    place = path(value)
+    return place if place.is_dir() and os.access(place, os.R_OK | os.X_OK) else readable_file(value)
 
 
 def regular_expression(value: str) -> str:

@@ -31,6 +31,7 @@ from mirrormq.node.config_format import (
     one_of,
     path,
     readable_file,
+    readable_files,
     regular_expression,
     split_key,
     text,
@@ -115,6 +116,7 @@ _HASHING: Final = one_of(
     **{f"rabbit_password_hashing_{name}": name for name in ("sha256", "sha512", "md5")},
 )
 _PORT: Final = integer(0, 65535)
+_INT: Final = (1 << 31) - 1          # the largest number that the system takes for an option of a socket
 
 
 def _tls_keys(prefix: str, group: str) -> tuple[Key, ...]:
@@ -138,11 +140,11 @@ KEYS: Final[tuple[Key, ...]] = (
     Key("listeners.tcp.$name", listener, "tcp_listeners", "values"),
     Key("listeners.ssl", none, "ssl_listeners"),
     Key("listeners.ssl.$name", listener, "ssl_listeners", "values"),
-    Key("tcp_listen_options.backlog", integer(1), "tcp.backlog"),
+    Key("tcp_listen_options.backlog", integer(1, _INT), "tcp.backlog"),
     Key("tcp_listen_options.nodelay", flag, "tcp.nodelay"),
     Key("tcp_listen_options.keepalive", flag, "tcp.keepalive"),
-    Key("tcp_listen_options.sndbuf", integer(1), "tcp.sndbuf"),
-    Key("tcp_listen_options.recbuf", integer(1), "tcp.recbuf"),
+    Key("tcp_listen_options.sndbuf", integer(1, _INT), "tcp.sndbuf"),
+    Key("tcp_listen_options.recbuf", integer(1, _INT), "tcp.recbuf"),
     Key("tcp_listen_options.linger.on", flag, "tcp.linger"),
     Key("tcp_listen_options.linger.timeout", integer(), "tcp.linger_timeout"),
     Key("proxy_protocol", flag, "proxy_protocol"),
@@ -200,9 +202,9 @@ KEYS: Final[tuple[Key, ...]] = (
     Key("ssl_cert_login_san_type", one_of("dns", "ip", "email", "uri"), "ssl_cert_login_san_type"),
     Key("ssl_cert_login_san_index", integer(), "ssl_cert_login_san_index"),
     Key("password_hashing_module", _HASHING, "hashing"),
-    Key("load_definitions", readable_file, "load_definitions"),
-    Key("definitions.local.path", readable_file, "load_definitions"),
-    Key("management.load_definitions", readable_file, "load_definitions"),
+    Key("load_definitions", readable_files, "load_definitions"),
+    Key("definitions.local.path", readable_files, "load_definitions"),
+    Key("management.load_definitions", readable_files, "load_definitions"),
     Key("definitions.import_backend", definitions_backend, "definitions_backend"),
     # Management
     Key("management.tcp.port", _PORT, "management_port"),

@@ -240,6 +240,9 @@ MISTAKES: Final = (
     _ctl("list_queues", "--nope"),
     _ctl("list_queues", "--formatter", "nope"),
     _ctl("list_queues", "--timeout", "soon"),
+    _ctl("list_users", "--timeout", "infinity"),
+    _ctl("list_users", "--timeout", "0"),
+    _ctl("await_startup", "--timeout", "0"),
     _ctl("zzz"),
 )
 SHAPES: Final = (

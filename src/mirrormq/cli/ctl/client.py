@@ -11,12 +11,13 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlsplit
 
 from mirrormq.admin import rendezvous
-from mirrormq.cli.ctl.faults import UNAVAILABLE, Failure, Misuse, WrongState, refused
+from mirrormq.cli.ctl.faults import UNAVAILABLE, Failure, Misuse, TimedOut, WrongState, refused
 from mirrormq.cli.ctl.grammar import Values
 
 DEFAULT_URL: Final = "http://localhost:15672"
 DEFAULT_NODE: Final = "rabbit"
 DEFAULT_TIMEOUT: Final = 60.0
+LONGEST_TIMEOUT: Final = 1e6           # sockets have no room for much more
 WRONG_STATE: Final = ("app_running", "app_not_running")
 
 
@@ -90,7 +91,7 @@ class Client:
     def __init__(self, values: Values) -> None:
         self.target = find_target(values)
         timeout = values.get("timeout")
-        self._timeout = timeout if isinstance(timeout, float) and timeout < 1e6 else DEFAULT_TIMEOUT
+        self._timeout = min(timeout, LONGEST_TIMEOUT) if isinstance(timeout, float) else DEFAULT_TIMEOUT
         self._values = values
         self._connection: http.client.HTTPConnection | None = None
         self._prefix = ""
@@ -151,6 +152,8 @@ class Client:
         if self._connection is None:
             if self.target.is_gone or not self.target.url:
                 raise ConnectionRefusedError("the node is not running on this machine")
+            if not self._timeout:
+                raise TimeoutError      # or the socket would not wait for its own connection
             self._connection = self._open(self.target.url)
         return self._connection
 
@@ -170,7 +173,10 @@ class Client:
 
     def _tls(self) -> ssl.SSLContext:
         file = self._values.get("cacertfile")
-        context = ssl.create_default_context(cafile=str(file) if file else None)
+        try:
+            context = ssl.create_default_context(cafile=str(file) if file else None)
+        except OSError as fault:
+            raise Misuse(f"--cacertfile {file} cannot be used: {fault.strerror or fault}") from None
         if self._values.get("insecure"):
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
@@ -178,6 +184,8 @@ class Client:
 
     def _unreachable(self, fault: Exception) -> Failure:
         target = self.target
+        if isinstance(fault, TimeoutError) and (not self._timeout or (self._connection and self._connection.sock)):
+            return TimedOut(target.node or target.url, self._timeout)
         if isinstance(fault, http.client.BadStatusLine) and not isinstance(fault, ConnectionError):
             fault = http.client.HTTPException("what answers there does not speak HTTP; is it the port of the management API?")
         name = target.node or target.url

@@ -42,18 +42,26 @@ def import_definitions(context: Context) -> None:
         raise Misuse(f"Bad argument: File {source} does not exist", DATA)
     where = "standard input" if source == "-" else f'a file at "{source}"'
     context.out.banner(f"Importing definitions in JSON from {where} ...")
-    text = sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8")
-    answer = context.client.request("POST", "/api/definitions", _parsed(text))
+    answer = context.client.request("POST", "/api/definitions", _parsed(_read(source)))
     if not answer.is_good:
         raise refused(answer.reason)
     context.out.banner("Successfully imported definitions.")
     context.done()
 
 
+def _read(source: str) -> str:
+    try:
+        return sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8")
+    except OSError as fault:
+        raise Failure(DATA, f"{source} cannot be read: {fault.strerror}") from None
+    except UnicodeDecodeError as fault:
+        raise Failure(DATA, f"Failed to deserialise input (format: JSON) (error: {fault})") from None
+
+
 def _parsed(text: str) -> Any:
     try:
         document = json.loads(text)
-    except ValueError as fault:
+    except (ValueError, RecursionError) as fault:
         raise Failure(DATA, f"Failed to deserialise input (format: JSON) (error: {fault})") from None
     if not isinstance(document, dict):
         raise Failure(DATA, "Failed to deserialise input (format: JSON) (error: not an object)")

@@ -28,6 +28,15 @@ class Failure(Exception):
         return self.text if self.is_bare else f"Error:\n{self.text}"
 
 
+class TimedOut(Failure):
+    """The node has not answered in time."""
+
+    def __init__(self, node: str, seconds: float) -> None:
+        super().__init__(TEMPORARY, f"node {node} did not answer within {seconds:g} seconds", is_bare=True)
+        self.node = node
+        self.milliseconds = round(seconds * 1000)
+
+
 class Misuse(Exception):
     """The command line is wrong; the usage of the command follows the sentence."""
 

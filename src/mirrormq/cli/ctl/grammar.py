@@ -7,6 +7,7 @@ option means is the same for every command; which ones a command takes is in the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from math import isfinite
 from typing import Final, NamedTuple
 
 from mirrormq.cli.ctl.faults import Misuse
@@ -19,10 +20,17 @@ def _text(value: str) -> str:
 
 
 def _seconds(value: str) -> float:
-    seconds = float("inf") if value == "infinity" else float(value)
+    seconds = _finite(float(value))
     if seconds < 0:
         raise ValueError
     return seconds
+
+
+def _finite(value: float) -> float:
+    """As RabbitMQ does: infinity is what one gets without the option."""
+    if not isfinite(value):
+        raise ValueError
+    return value
 
 
 def _formatter(value: str) -> str:
@@ -32,7 +40,7 @@ def _formatter(value: str) -> str:
 
 
 def _number(value: str) -> float:
-    return int(value) if value.lstrip("-").isdecimal() else float(value)
+    return int(value) if value.lstrip("-").isdecimal() else _finite(float(value))
 
 
 class Option(NamedTuple):

@@ -12,13 +12,17 @@ from typing import NoReturn
 from mirrormq.cli.ctl import completion, grammar, usage
 from mirrormq.cli.ctl.catalogue import BY_NAME, Command
 from mirrormq.cli.ctl.context import Context
-from mirrormq.cli.ctl.faults import IO_ERROR, OK, USAGE, Failure, Misuse, WrongState
+from mirrormq.cli.ctl.faults import IO_ERROR, OK, USAGE, Failure, Misuse, TimedOut, WrongState
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     given = list(sys.argv[1:] if arguments is None else arguments)
     if sys.stdout is None:              # it was closed
         sys.stdout = io.TextIOWrapper(io.FileIO(os.open(os.devnull, os.O_WRONLY), "w"))
+    elif isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")       # for what a terminal of old has no letter
+    if sys.stdin is None:
+        sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(os.open(os.devnull, os.O_RDONLY))))
     try:
         code = run(given)
         sys.stdout.flush()
@@ -73,6 +77,11 @@ def _run(command: Command, line: grammar.Line, given: list[str]) -> int:
         print(f"{kind}: {misuse.text}\nArguments given:\n\t{' '.join(given)}\n\n"
               f"{usage.usage_of(command)}", file=sys.stderr)
         return misuse.code
+    except TimedOut as late:
+        sys.stdout.flush()
+        print(f"Error: operation {command.name} on node {late.node} timed out. Timeout value used: {late.milliseconds}",
+              file=sys.stderr)
+        return late.code
     except Failure as failure:
         sys.stdout.flush()
         print(failure.sentence(), file=sys.stderr)
@@ -85,6 +94,10 @@ def _carry_out(command: Command, context: Context) -> None:
         command.run(context)
     except WrongState:
         raise                   # nothing has begun, so nothing is said about it
+    except TimedOut as late:
+        if late.milliseconds:   # without any time nothing begins either
+            context.out.flush()
+        raise
     except BaseException:
         context.out.flush()
         raise

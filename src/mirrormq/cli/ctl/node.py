@@ -12,7 +12,7 @@ from typing import Any, Final
 from mirrormq import __version__
 from mirrormq.cli.ctl.client import Client, part
 from mirrormq.cli.ctl.context import Context
-from mirrormq.cli.ctl.faults import TEMPORARY, UNAVAILABLE, Failure
+from mirrormq.cli.ctl.faults import TEMPORARY, UNAVAILABLE, Failure, TimedOut
 from mirrormq.cli.ctl.terms import cell, term
 
 UNITS: Final = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
@@ -21,6 +21,7 @@ PURPOSES: Final = {
     "clustering": "inter-node communication", "http/prometheus": "Prometheus exporter API over HTTP",
 }  # fmt: skip
 START_PATIENCE: Final = 300.0
+LEAST_LOOK: Final = 1.0         # seconds, also where nobody wants to wait for the start
 STOP_PATIENCE: Final = 120.0
 
 
@@ -33,7 +34,11 @@ def ping(context: Context) -> None:
     limit = int((patience if isinstance(patience, float) else 60.0) * 1000)
     name = context.client.target.node or context.client.target.url
     context.out.banner(f"Will ping {name}. This only checks if the OS process is up and answers. Timeout: {limit} ms.")
-    context.client.get("/api/app")
+    try:
+        context.client.get("/api/app")
+    except TimedOut:
+        context.out.flush()
+        raise Failure(UNAVAILABLE, f"Failed to connect and authenticate to {name} in {limit} ms") from None
     if context.out.is_json:
         context.out.document({"message": "Ping succeeded"})
     else:
@@ -175,9 +180,10 @@ def environment(context: Context) -> None:
 
 
 def await_startup(context: Context) -> None:
-    patience = context.values.get("timeout")
-    until = time.monotonic() + (patience if isinstance(patience, float) else START_PATIENCE)
-    while (state := _state(context)) != "running":
+    given = context.values.get("timeout")
+    patience = given if isinstance(given, float) else START_PATIENCE
+    until = time.monotonic() + patience
+    while (state := _state(context, max(patience, LEAST_LOOK))) != "running":
         if state in ("stopped", "stopping"):
             raise Failure(UNAVAILABLE, "rabbit_is_not_running")
         if time.monotonic() > until:
@@ -192,10 +198,10 @@ def wait(context: Context) -> None:
     await_startup(context)
 
 
-def _state(context: Context) -> str:
+def _state(context: Context, timeout: float) -> str:
     """Of the application; empty if there is no process that tells."""
     try:
-        return str(Client(context.values).get("/api/app")["state"])
+        return str(Client(context.values | {"timeout": timeout}).get("/api/app")["state"])
     except Failure:
         return ""
 

@@ -81,7 +81,7 @@ def close_all_connections(context: Context) -> None:
         names = names[:limit]
     for name in names:
         _close(context, name, reason)
-        if isinstance(delay, (int, float)):
+        if isinstance(delay, (int, float)) and delay > 0:
             time.sleep(delay / 1000)
     context.out.say(f"Closed {len(names)} connections")
 

@@ -34,13 +34,21 @@ def _password(context: Context, at: int, code: int) -> str:
     """From the command line, or asked for, or from a pipe."""
     if len(context.args) > at:
         return context.arg(at)
-    if sys.stdin.isatty():
-        return getpass.getpass("Password: ")
-    context.out.banner("Password: ")
-    line = sys.stdin.readline()
+    line = _asked(context)
     if not line:
         raise Failure(code, "Password is not provided via argument or stdin")
     return line.rstrip("\r\n")
+
+
+def _asked(context: Context) -> str:
+    """A line; nothing at the end of the input."""
+    if not sys.stdin.isatty():
+        context.out.banner("Password: ")
+        return sys.stdin.readline()
+    try:
+        return getpass.getpass("Password: ") + "\n"
+    except EOFError:
+        return ""
 
 
 def list_users(context: Context) -> None:
@@ -137,7 +145,7 @@ def hash_password_command(context: Context) -> None:
 def parse_json(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise Failure(UNAVAILABLE, "JSON decoding error. Reason: badarg") from None
 
 

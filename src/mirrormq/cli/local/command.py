@@ -66,7 +66,7 @@ def _say(text: str) -> None:
 @click.option("--base-port", type=int, help=f"Node i serves AMQP at this + i, HTTP at this + 10000 + i (default {DEFAULTS[1]}).")
 @click.option("--names", default="", help="Names of the nodes, with commas between them (default rabbit1@localhost, …).")
 @click.option("--coordination", default="", help="Where the nodes agree: sqlite (default), or etcd:URL,URL,…")
-@click.option("--host", default="", help="Address to listen at (default: all).")
+@click.option("--host", default="", help="Address to listen at for AMQP (default: all).")
 @click.option("--config", default="", help="A configuration file for every node.")
 @click.option("--mirrored", is_flag=True, help=f"Give a new cluster the policy {MIRRORED}: every queue on all nodes.")
 @click.option("--detach", is_flag=True, help="Return when the nodes serve; they go on.")

@@ -14,6 +14,7 @@ from typing import Final
 
 from mirrormq.admin import rendezvous
 from mirrormq.cli.local import processes
+from mirrormq.cli.local.advice import of_cluster
 from mirrormq.cli.local.plan import NodePlan, Plan, PlanError
 from mirrormq.cli.local.processes import RUNNING, Status
 from mirrormq.node.secret import SecretError, shared_secret
@@ -41,7 +42,11 @@ def prepare(plan: Plan) -> None:
 @contextmanager
 def alone(plan: Plan) -> Iterator[None]:
     """Two commands that start nodes would start each of them twice."""
-    with (plan.directory / "starting.lock").open("w") as lock:
+    try:
+        lock = (plan.directory / "starting.lock").open("w")
+    except OSError as fault:
+        raise PlanError(f"{plan.directory} cannot be used: {fault.strerror}") from None
+    with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -148,7 +153,7 @@ def _epitaph(plan: Plan, node: NodePlan, children: Children) -> str:
         how = f"was ended by signal {-code} ({signal.Signals(-code).name})"
     elif code:
         how = f"has ended with code {code}; see {plan.log(node)}"
-    return f"{node.name} {how}. Start it again with: mirrormq cluster restart-node {node.name} --dir {plan.directory}"
+    return f"{node.name} {how}. Start it again with: {of_cluster(plan, 'restart-node', node.name)}"
 
 
 def statuses(plan: Plan) -> list[Status]:

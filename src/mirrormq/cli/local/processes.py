@@ -39,7 +39,11 @@ class Status(NamedTuple):
 
 def start(plan: Plan, node: NodePlan) -> subprocess.Popen[bytes]:
     """Start the process; whether it comes up is another question."""
-    with plan.log(node).open("ab") as log:
+    try:
+        log = plan.log(node).open("ab")
+    except OSError as fault:
+        raise PlanError(f"{plan.log(node)} cannot be written ({fault.strerror}): {node.name} was not started") from None
+    with log:
         process = subprocess.Popen(  # noqa: S603 - our own program, with checked arguments
             _command(plan, node), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
             env={name: value for name, value in os.environ.items() if name not in UNWANTED})
@@ -65,7 +69,7 @@ def _command(plan: Plan, node: NodePlan) -> list[str]:
 
 def check_ports(plan: Plan, node: NodePlan) -> None:
     for port in (node.amqp_port, node.http_port):
-        with socket.socket() as probe:
+        with socket.socket(socket.AF_INET6 if ":" in plan.host else socket.AF_INET) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind((plan.host or "0.0.0.0", port))

@@ -249,6 +249,6 @@ def _heartbeat(option: int | None, parameter: str | None) -> int:
         return option
     if parameter is None:
         return 60
-    if not parameter.isdigit():
+    if not parameter.isdecimal():
         raise BadOption(f"the heartbeat in the URI should be a number, not {parameter!r}")
     return int(parameter)

@@ -5,19 +5,23 @@ from __future__ import annotations
 import os
 import re
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
+from math import isnan
 
 from mirrormq.cli.perf.address import Address
 from mirrormq.cli.perf.errors import BadOption
 from mirrormq.cli.perf.hot.publish import NUMBERED_SIZE
-from mirrormq.wire.properties import Properties
-from mirrormq.wire.table import Table, Value
+from mirrormq.wire.properties import Properties, encode_properties
+from mirrormq.wire.table import Table, Value, encode_table
 
 LARGEST = 512 << 20
 SIZES = {"": 1, "k": 1000, "m": 1000_000, "ki": 1024, "mi": 1024 * 1024}
 # The types whose routing we know; with any other, a message counts as received when one queue had it.
 KNOWN_TYPES = ("direct", "fanout", "topic", "headers")
-NUMERIC_PROPERTIES = ("delivery_mode", "priority", "timestamp")
+NUMERIC_PROPERTIES = {"delivery_mode": 255, "priority": 255, "timestamp": (1 << 64) - 1}     # each with its largest
+NAME_BYTES = 255
 
 
 @dataclass(frozen=True)
@@ -118,10 +122,41 @@ def check(settings: Settings) -> None:
         ),
         (settings.auto_ack and settings.multi_ack > 1, "--autoack (-a) and --multi-ack-every (-A) exclude each other"),
         (settings.processes > settings.producers + settings.consumers, "more --processes than producers and consumers"),
+        (any(map(isnan, _amounts(settings))), "nan is no number of messages, and none of seconds"),
     )
     for broken, text in rules:
         if broken:
             raise BadOption(text)
+    _check_room(settings)
+
+
+def _amounts(settings: Settings) -> tuple[float, ...]:
+    return (settings.rate, settings.consumer_rate, settings.seconds, settings.warmup, settings.interval,
+            settings.confirm_timeout, settings.shutdown_timeout)
+
+
+def _check_room(settings: Settings) -> None:
+    """AMQP has no room for long names and large numbers."""
+    names = {
+        "a queue's name": settings.queues,
+        "an exchange's name or type": (settings.exchange, settings.exchange_type),
+        "a routing key": (settings.routing_key or "", settings.binding_key or ""),
+        "a virtual host's name": tuple(address.vhost for address in settings.addresses),
+    }
+    for what, texts in names.items():
+        longest = max((len(text.encode("utf-8", "surrogateescape")) for text in texts), default=0)
+        if longest > NAME_BYTES:
+            raise BadOption(f"{what} has at most {NAME_BYTES} bytes, not {longest}")
+    encoded: dict[str, Callable[[], bytes]] = {
+        "--queue-args (-qa)": partial(encode_table, settings.queue_arguments),
+        "--consumer-args (-ca)": partial(encode_table, settings.consumer_arguments),
+        "--message-properties (-mp) and --message-headers (-mh)": partial(encode_properties, settings.properties),
+    }
+    for option, encode in encoded.items():
+        try:
+            encode()
+        except ValueError as error:
+            raise BadOption(f"{option}: {error}") from error
 
 
 def run_number(identity: str, *, is_shared: bool) -> int:
@@ -170,10 +205,11 @@ def parse_properties(pairs: Table, headers: Table, *, persistent: bool) -> Prope
             headers[name] = value
         elif known not in NUMERIC_PROPERTIES:
             setattr(properties, known, _text(pairs[name]))
-        elif isinstance(value, int):
+        elif isinstance(value, int) and 0 <= value <= NUMERIC_PROPERTIES[known]:
             setattr(properties, known, value)
         else:
-            raise BadOption(f"the message property {name} should be a number, not {value!r}")
+            most = NUMERIC_PROPERTIES[known]
+            raise BadOption(f"the message property {name} should be a number from 0 to {most}, not {value!r}")
     properties.headers = headers or None
     return properties
 
