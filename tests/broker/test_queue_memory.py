@@ -16,7 +16,7 @@ from mirrormq.broker.queue_log import HELD_BY_ALL, HELD_BYTES
 from mirrormq.broker.recovery import restore_queue
 from mirrormq.broker.stability import Barrier
 from mirrormq.log.fold import RecoveredQueue
-from mirrormq.wire.methods import BasicConsume, BasicQos, QueueDeclare
+from mirrormq.wire.methods import BasicAck, BasicConsume, BasicQos, QueueDeclare
 from mirrormq.wire.properties import Properties, encode_properties
 
 MORE_THAN_A_WINDOW = 20_000
@@ -274,6 +274,22 @@ def test_of_many_deliveries_of_many_queues_the_log_alone_keeps_the_content() -> 
     (channel,) = [channel for connection in client.runner.world.broker.connections for channel in connection.channels.values()]
     assert len(channel.unacked) == 500
     assert sum([len(each.message.content) for each in channel.unacked.values()]) < HELD_BYTES
+
+
+def test_what_clients_hold_of_a_queue_that_led_here_does_not_count_any_more() -> None:
+    client = Client(Runner())
+    client.say(QueueDeclare("q", durable=True))
+    client.publish("q", bytes(LARGE))
+    client.publish("q", bytes(LARGE))
+    client.say(BasicConsume("q", "c"))
+    client.rest()
+    broker = client.runner.world.broker
+    assert broker.budget.held == 2 * LARGE
+    broker.vhosts["/"].queues["q"].close()
+    assert broker.budget.held == 0
+    client.say(BasicAck(2, multiple=True))
+    client.rest()
+    assert broker.budget.held == 0
 
 
 def test_a_full_queue_does_not_come_into_memory_while_its_new_consumer_waits_for_the_disk() -> None:

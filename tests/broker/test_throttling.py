@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fuzz.client import Client, published
 from fuzz.runner import Runner
+from mirrormq.broker.connection import INBOX_LIMIT
 from mirrormq.wire.methods import QueueDeclare
 
 
@@ -37,3 +38,31 @@ def test_a_connection_that_begins_to_publish_during_an_alarm_is_held_before_its_
     client.feed(published("q", bytes(1 << 20))[:1000])
     client.rest()
     assert not connection.is_reading
+
+
+def test_what_waits_behind_a_declare_holds_the_client_and_is_looked_at_when_its_turn_comes() -> None:
+    client = Client(Runner())
+    world = client.runner.world
+    (connection,) = world.broker.connections
+    channel = connection.channels[1]
+    client.say(*(QueueDeclare(f"q{number}", no_wait=True, arguments={"note": "x" * 20_000}) for number in range(100)))
+    last = channel.inbox[-1]
+    while channel.inbox:
+        assert channel.inbox[-1] is last
+        assert connection.is_reading == (channel.inbox_size <= INBOX_LIMIT)
+        world.turn()
+        world.stable()
+    client.rest()
+    assert connection.is_reading
+    assert list(world.broker.vhosts["/"].queues) == [f"q{number}" for number in range(100)]
+
+
+def test_a_channel_that_fails_while_it_waits_does_not_hold_its_client_for_ever() -> None:
+    client = Client(Runner())
+    world = client.runner.world
+    (connection,) = world.broker.connections
+    client.say(QueueDeclare("q", no_wait=True), *(QueueDeclare("q", arguments={"note": "x" * 20_000}) for _ in range(100)))
+    assert not connection.is_reading
+    connection.time_out(connection.channels[1], 1)
+    client.rest()
+    assert connection.is_reading

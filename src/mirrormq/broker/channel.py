@@ -19,7 +19,7 @@ from mirrormq.broker.message import ContentInfo, Message, retarget
 from mirrormq.broker.outlet import LARGE
 from mirrormq.broker.queue import Queue
 from mirrormq.wire.errors import AMQPError, ChannelError, HardError, PreconditionFailed
-from mirrormq.wire.methods import BasicCancel, BasicNack, ChannelCloseOk, Method
+from mirrormq.wire.methods import BasicCancel, BasicNack, Method
 
 if TYPE_CHECKING:
     from mirrormq.broker.connection import Connection
@@ -358,17 +358,20 @@ class Channel:
         connection = self.connection
         if self.is_gone():
             return
-        wants_close = any(frame[0] == 1 and frame[7:11] == b"\x00\x14\x00\x28" for frame in self.inbox)
-        self.inbox = []
-        self.inbox_size = 0
         connection.current, connection.current_method = self.number, method
         if isinstance(error, ChannelError):
             connection.fail_channel(error)
-            if wants_close:             # it is among the frames that will not be handled any more
-                self.send(ChannelCloseOk())
         elif isinstance(error, HardError):
+            self.forget_waiting()
             connection.fail(error)
-        connection.go_on_reading()
+
+    def forget_waiting(self) -> bool:
+        """Frames that waited will not be handled any more. Did the client want to close the channel?"""
+        wants_close = any(frame[0] == 1 and frame[7:11] == b"\x00\x14\x00\x28" for frame in self.inbox)
+        self.inbox = []
+        self.inbox_size = 0
+        self.connection.go_on_reading()
+        return wants_close
 
     def release(self) -> None:
         """The channel ends: consumers leave, what it held goes back."""

@@ -39,6 +39,7 @@ from mirrormq.wire.errors import (
 from mirrormq.wire.faults import unknown_frame
 from mirrormq.wire.methods import (
     ChannelClose,
+    ChannelCloseOk,
     ConnectionClose,
     decode_method,
 )
@@ -194,6 +195,8 @@ class Connection(Inlet):
         channel.release()
         channel.is_closing = True
         channel.send(ChannelClose(error.code, error.reply_text, class_id, method_id))
+        if channel.forget_waiting():
+            channel.send(ChannelCloseOk())
 
     def time_out(self, channel: Channel, timeout: i64) -> None:
         self.current = channel.number

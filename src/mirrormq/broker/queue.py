@@ -378,8 +378,7 @@ class Queue(QueueLog):
     def close(self) -> None:
         """It does not serve here any more. Who waits for it is not answered."""
         self.is_deleted = True
-        while self.postponed:
-            self._let_go(self.postponed.pop()[0])
+        self.forget_held()
         self.waiters = []
         self.light = []
         self.unstable.clear()

@@ -105,6 +105,7 @@ class QueueLog(Destination):
         self.unlogged: i64 = 0                  # indexes given since the last log entry that the log does not know
         self.held: i64 = 0                      # delivered, not yet acknowledged
         self.held_bytes: i64 = 0
+        self.is_closed: bool = False            # and what is held of it does not count among all
         self.held_logged: set[int] = set()      # indexes of those that are in the log
         self.kept: i64 = 0                      # persistent messages in the log that are live, and their size
         self.kept_bytes: i64 = 0
@@ -205,7 +206,8 @@ class QueueLog(Destination):
     def hold(self, message: Message) -> None:
         self.held += 1
         self.held_bytes += message.size
-        self.broker.budget.held += message.size
+        if not self.is_closed:
+            self.broker.budget.held += message.size
         if message.logged:
             self.held_logged.add(message.index)
 
@@ -216,9 +218,16 @@ class QueueLog(Destination):
     def _let_go(self, message: Message) -> None:
         self.held -= 1
         self.held_bytes -= message.size
-        self.broker.budget.held -= message.size
+        if not self.is_closed:
+            self.broker.budget.held -= message.size
         if message.logged:
             self.held_logged.discard(message.index)
+
+    def forget_held(self) -> None:
+        """Who holds messages of a queue that led here may never settle them here: they do not count any more."""
+        if not self.is_closed:
+            self.is_closed = True
+            self.broker.budget.held -= self.held_bytes
 
     def note_dead_letter(self, message: Message, reason: int) -> None:
         ended_for(self.dead_lettered, reason).add(message)
