@@ -20,7 +20,7 @@ SEEDS ?= 1000
 DATA_DIR ?= .data/cluster
 ARGS ?=
 
-.PHONY: help install up test checks lint type unit unit-pure live live-clusters live-mirrors live-others sim chaos bench docs clean FORCE
+.PHONY: help install up test checks lint type unit unit-pure live live-clusters live-mirrors live-lake live-others sim chaos bench docs clean FORCE
 
 help: ## List the tasks
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,8 +60,8 @@ unit-pure: $(VENV)/installed $(VENV)/tools ## Run the unit tests on the sources,
 	@MIRRORMQ_VARIANT=uncompiled PYTHONPATH=src $(PYTEST) -q -m "not live and not chaos" $(ARGS)
 
 live: $(VENV)/installed $(VENV)/tools ## Run the tests that start real server processes
-	@echo "== tests with real processes: clusters, mirrors and the others side by side; they are shown when all are done"
-	@$(MAKE) -j 3 --output-sync=target live-clusters live-mirrors live-others
+	@echo "== tests with real processes: clusters, mirrors, lake and the others side by side; they are shown when all are done"
+	@$(MAKE) -j 4 --output-sync=target live-clusters live-mirrors live-lake live-others
 
 LIVE = MIRRORMQ_VARIANT=installed $(PYTEST) -q -p no:cacheprovider -m "live and not chaos" $(ARGS)
 
@@ -69,7 +69,10 @@ live-clusters:
 	@$(LIVE) tests/cluster tests/node tests/clients tests/perf
 
 live-mirrors:
-	@$(LIVE) tests/mirror tests/page tests/lake
+	@$(LIVE) tests/mirror
+
+live-lake:
+	@$(LIVE) tests/lake tests/page
 
 live-others:
 	@$(LIVE) --ignore tests/cluster --ignore tests/node --ignore tests/clients --ignore tests/perf --ignore tests/mirror --ignore tests/page --ignore tests/lake

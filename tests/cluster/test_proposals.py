@@ -6,6 +6,7 @@ from pathlib import Path
 
 from mirrormq.broker import registry
 from mirrormq.broker.journal import LARGEST, MOST, Proposal
+from mirrormq.cluster.coordination import Put
 from mirrormq.cluster.coordination.port import MAX_BYTES, MAX_WRITES
 from mirrormq.cluster.membership import NODE
 from mirrormq.cluster.replica import METADATA
@@ -28,6 +29,17 @@ async def _left(copy: Copy, kind: str) -> list[str]:
 def test_the_largest_proposal_is_one_that_every_store_takes() -> None:
     assert MOST <= MAX_WRITES
     assert LARGEST * 2 <= MAX_BYTES
+
+
+async def test_what_is_sent_while_changes_are_applied_stands_on_them(tmp_path: Path) -> None:
+    """Who gets it waits for them: a consumer that moved to a node that had not yet heard that it leads was forgotten there."""
+    async with copies(tmp_path, "a", "b") as (a, b):
+        stood: list[tuple[int, int]] = []
+        b.replica.on_other = lambda key, item: stood.append((b.replica.revision, item.revision if item is not None else 0))
+        await a.store.transact([], [Put("other/1", "x"), Put("other/2", "x")])
+        await a.store.transact([], [Put("other/1", "y")])
+        await until(lambda: len(stood) >= 3)
+        assert all(sender >= change for sender, change in stood)
 
 
 async def test_a_queue_with_many_bindings_is_restated_whole(tmp_path: Path) -> None:

@@ -102,19 +102,25 @@ class Replica:
             await watch.aclose()
 
     def _apply(self, news: Changes) -> None:
+        self._stand_on(news.revision)
         lapsed = any(change.item is None and change.key == self.own_key for change in news.changes)
         for change in sorted(news.changes, key=lambda change: not change.key.startswith(NODE)):
             if lapsed and change.item is None and self._is_ours(change.key):
                 self._known.pop(change.key, None)       # our lease ran out, but we are here: it will be said again
             else:
                 self._change(change.key, change.item)
-        self.revision = max(self.revision, news.revision)
+
+    def _stand_on(self, revision: int) -> None:
+        """From the first change on. What is sent to other nodes while the changes are applied stands on them, and must wait there
+        until they have come: a consumer that moves to the next leader would be forgotten where a former view still counts."""
+        self.revision = max(self.revision, revision)
 
     def _is_ours(self, key: str) -> bool:
         return key.startswith(METADATA) and self._broker.records.is_leased_here(key[len(METADATA):])
 
     def _compare(self, snapshot: Snapshot) -> None:
         """The store no longer tells each change since we last heard of it: what differs has changed."""
+        self._stand_on(snapshot.revision)
         items = snapshot.items
         renewed = [key for key, lease in self._leases.items() if key in items and items[key].lease != lease]
         lapsed = self.own_key in renewed or (self.own_key in self._known and self.own_key not in items)
@@ -127,7 +133,6 @@ class Replica:
         for key, item in sorted(items.items(), key=_rank):
             if self._known.get(key) != item.revision:
                 self._change(key, item)
-        self.revision = max(self.revision, snapshot.revision)
 
     def _change(self, key: str, item: Item | None) -> None:
         if item is None:
