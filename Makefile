@@ -66,16 +66,16 @@ live: $(VENV)/installed $(VENV)/tools ## Run the tests that start real server pr
 LIVE = MIRRORMQ_VARIANT=installed $(PYTEST) -q -p no:cacheprovider -m "live and not chaos" $(ARGS)
 
 live-clusters:
-	@$(LIVE) tests/cluster tests/node tests/clients tests/perf
+	@$(LIVE) tests/cluster
 
 live-mirrors:
-	@$(LIVE) tests/mirror
+	@$(LIVE) tests/mirror tests/node tests/clients tests/perf
 
 live-lake:
-	@$(LIVE) tests/lake tests/page
+	@$(LIVE) tests/lake tests/page tests/live tests/fuzz
 
 live-others:
-	@$(LIVE) --ignore tests/cluster --ignore tests/node --ignore tests/clients --ignore tests/perf --ignore tests/mirror --ignore tests/page --ignore tests/lake
+	@$(LIVE) $(foreach part,cluster mirror node clients perf lake page live fuzz,--ignore tests/$(part))
 
 sim: $(VENV)/installed $(VENV)/tools ## Simulate clusters under faults, SEEDS=n of them
 	@PYTHONPATH=tests $(BIN)/python -m sim.run --seeds $(SEEDS) $(ARGS)
