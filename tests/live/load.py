@@ -167,6 +167,7 @@ class Taker(Client):
         self.got: list[tuple[int, bool]] = []       # number, redelivered
         self.acked = 0                              # how many of them were acknowledged
         self._tag = 0
+        self._coming = 0                            # the tag of what has not come whole yet
         self._redelivered = False
 
     def step(self, within: float = 0.0) -> bool:
@@ -185,9 +186,10 @@ class Taker(Client):
         if frame.kind == 1:
             method = decode_method(frame.payload)
             assert isinstance(method, BasicDeliver), method
-            self._tag = method.delivery_tag
+            self._coming = method.delivery_tag
             self._redelivered = method.redelivered
         elif frame.kind == 3:
+            self._tag = self._coming
             self.got.append((int(frame.payload[:19]), self._redelivered))
 
     def has_all(self, queue: str) -> bool:

@@ -10,7 +10,7 @@ import pika
 import pika.exceptions
 import pytest
 
-from compat.support import STOP_DEADLINE, ServerProcess
+from compat.support import STOP_DEADLINE, ServerProcess, eventually
 
 pytestmark = pytest.mark.live
 
@@ -28,6 +28,7 @@ def server(tmp_path: Path) -> Iterator[ServerProcess]:
 @pytest.mark.parametrize("kinds", [(signal.SIGHUP,), (signal.SIGINT,), (signal.SIGTERM, signal.SIGTERM, signal.SIGHUP)])
 def test_clients_are_told_and_the_node_ends_cleanly(server: ServerProcess, kinds: tuple[signal.Signals, ...]) -> None:
     server.start()
+    eventually(lambda: "runs as rabbit@compat" in server.log())     # a start that is given up has no word for anybody
     process = server.process
     assert process is not None
     connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", server.port, socket_timeout=60))
