@@ -12,6 +12,7 @@ import pika.exceptions
 import pytest
 
 from compat.support import ServerProcess, eventually
+from mirrormq.log.chunk import decode_chunk
 
 from .load import Publisher, drain
 
@@ -42,7 +43,8 @@ def test_a_torn_tail_is_cut_and_everything_before_it_is_served(server: ServerPro
     publish(server, "torn", 500)
     server.kill()
     path = wal_files(server)[-1]
-    data = path.read_bytes().rstrip(b"\0")
+    data = path.read_bytes()
+    data = data[:decode_chunk(data, data.rindex(b"MQCH")).end]      # behind it are zeros; its checksum may end with one, too
     path.write_bytes(data + data[-700:-350] + os.urandom(90))
     server.start()
     assert [number for number, _ in drain(server.port, "torn")] == list(range(1, 501))
