@@ -222,7 +222,11 @@ class ServerProcess(Broker):
         assert self.process is None, "already started"
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(self.command(), stdout=log, stderr=subprocess.STDOUT)
-        eventually(self._serves, within=START_DEADLINE)
+        try:
+            eventually(self._serves, within=START_DEADLINE)
+        except BaseException:
+            self.kill()
+            raise
 
     def stop(self) -> None:
         """Ask the server to end, and check that it ended well and never logged a traceback."""
@@ -244,6 +248,11 @@ class ServerProcess(Broker):
         self.process.kill()
         self.process.wait()
         self.process = None
+
+    def leave_nothing(self) -> None:
+        """However its test has ended."""
+        if self.process is not None and self.process.poll() is None:
+            self.kill()
 
     def restart(self) -> None:
         self.stop()

@@ -90,29 +90,37 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-def test_a_full_disk_blocks_publishers_loses_nothing_and_goes_on_when_there_is_space(small_disk: Path) -> None:
+@pytest.fixture
+def cramped(small_disk: Path) -> Iterator[ServerProcess]:
     config = small_disk.parent / "small.conf"
     config.write_text("disk_free_limit.absolute = 1MB\n")
     server = ServerProcess(small_disk, "--config", str(config))
     server.log_path = small_disk.parent / "server.log"
     server.start()
-    publisher = Publisher(server.port, "full", size=10_000)
+    yield server
+    server.leave_nothing()
+
+
+def test_a_full_disk_blocks_publishers_loses_nothing_and_goes_on_when_there_is_space(
+    cramped: ServerProcess, small_disk: Path,
+) -> None:
+    publisher = Publisher(cramped.port, "full", size=10_000)
     publisher.step()
     filler = small_disk / "filler"
     fill(small_disk, filler)
     try:
-        eventually(lambda: (publisher.step(), server.api("GET", "/api/nodes")[0]["disk_free_alarm"])[1], every=0.0)
+        eventually(lambda: (publisher.step(), cramped.api("GET", "/api/nodes")[0]["disk_free_alarm"])[1], every=0.0)
         until_stuck(publisher)
         stuck_at = publisher.confirmed
         filler.unlink()
         eventually(lambda: (publisher.step(), publisher.confirmed > stuck_at)[1])
         publisher.finish()
-        eventually(lambda: server.api("GET", "/api/nodes")[0]["disk_free_alarm"] is False)
+        eventually(lambda: cramped.api("GET", "/api/nodes")[0]["disk_free_alarm"] is False)
     finally:
         publisher.close()
-    server.restart()
-    found = [number for number, _ in drain(server.port, "full")]
-    server.stop()
+    cramped.restart()
+    found = [number for number, _ in drain(cramped.port, "full")]
+    cramped.stop()
     assert found == list(range(1, publisher.sent + 1))
 
 

@@ -17,11 +17,10 @@ pytestmark = pytest.mark.live
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ServerProcess]:
-    """Started by the test; however that ends, nothing of it stays behind."""
+    """Started by the test."""
     own = ServerProcess(tmp_path)
     yield own
-    if own.process is not None and own.process.poll() is None:
-        own.kill()
+    own.leave_nothing()
 
 
 @pytest.mark.usefixtures("heard_signals")
