@@ -45,6 +45,8 @@ def test_a_number_without_end_is_no_json(node: Node, vhost: str):
     ("/api/users/half", b'{"password": "\\ud800", "tags": ""}'),
     ("/api/users/half", b'{"password": "a", "tags": "\\udc80"}'),
     ("/api/policies/{vhost}/half", b'{"pattern": "a", "definition": {"\\uDBFF": 1}}'),
+    ("/api/users/half", b'{"password": "\xed\xa0\x80", "tags": ""}'),
+    ("/api/users/half", '{"password": "\\ud800", "tags": ""}'.encode("utf-16")),
 ])  # fmt: skip
 def test_half_a_letter_is_no_json(node: Node, vhost: str, path: str, body: bytes):
     reply = node.ask("PUT", path.replace("{vhost}", quote(vhost)), raw=body)
