@@ -10,7 +10,19 @@ from fuzz.client import Client, published
 from fuzz.runner import Runner
 from fuzz.world import World
 from mirrormq.wire.frames import HEARTBEAT_FRAME, content_frames, frame
-from mirrormq.wire.methods import BasicConsume, BasicPublish, BasicQos, BasicQosOk, ChannelClose, Method, QueueDeclare
+from mirrormq.wire.methods import (
+    BasicConsume,
+    BasicPublish,
+    BasicQos,
+    BasicQosOk,
+    ChannelClose,
+    ChannelCloseOk,
+    ExchangeDeclare,
+    Method,
+    QueueDeclare,
+    TxCommit,
+    TxSelect,
+)
 from mirrormq.wire.properties import Properties, encode_properties
 
 SIZES = (0, 1, 10, 5000, 70_000, 131_064, 300_000)
@@ -112,6 +124,21 @@ def test_a_waiting_channel_gets_its_frames_in_order_though_content_is_on_its_way
     assert any(isinstance(method, BasicQosOk) for method in client.heard())
     assert client.judge.bodies == [b"x" * 70_000]
     assert not any(isinstance(method, ChannelClose) for method in client.heard())
+
+
+def test_a_channel_that_fails_as_it_begins_to_wait_keeps_no_frames_and_answers_the_close_among_them(client: Client) -> None:
+    broker = client.runner.world.broker
+    client.say(ExchangeDeclare("d", "x-delayed-message", durable=True, arguments={"x-delayed-type": "direct"}))
+    client.rest()
+    for queue in broker.delays.queues.values():
+        queue.damage = "its log cannot be read"
+    delayed = published("k", b"x", Properties(headers={"x-delay": 1000}, delivery_mode=2), exchange="d")
+    declares = [said(QueueDeclare("q", passive=True)) for _ in range(100)]
+    client.feed(said(QueueDeclare("new", no_wait=True)) + said(TxSelect()) + delayed + said(TxCommit()) + b"".join(declares)
+                + said(ChannelClose(200, "bye", 0, 0)))
+    client.rest()
+    assert [type(method) for method in client.heard()[-2:]] == [ChannelClose, ChannelCloseOk]
+    assert client.session.connection.channels[1].inbox_size == 0
 
 
 @pytest.mark.parametrize(("said_first", "told"), [

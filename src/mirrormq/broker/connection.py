@@ -157,7 +157,7 @@ class Connection(Inlet):
 
     def keep_waiting(self, number: int, frames: list[bytes], at: int) -> bool:
         channel = self.channels.get(number)
-        if channel is None or not channel.is_suspended:
+        if channel is None or channel.is_closing or not channel.is_suspended:
             return False
         rest = frames[at:]
         channel.inbox += rest
