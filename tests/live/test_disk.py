@@ -4,7 +4,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pika
@@ -91,9 +91,14 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def cramped(small_disk: Path) -> Iterator[ServerProcess]:
+def limit() -> str:
+    return "1MB"
+
+
+@pytest.fixture
+def cramped(small_disk: Path, limit: str) -> Iterator[ServerProcess]:
     config = small_disk.parent / "small.conf"
-    config.write_text("disk_free_limit.absolute = 1MB\n")
+    config.write_text(f"disk_free_limit.absolute = {limit}\n")
     server = ServerProcess(small_disk, "--config", str(config))
     server.log_path = small_disk.parent / "server.log"
     server.start()
@@ -107,7 +112,7 @@ def test_a_full_disk_blocks_publishers_loses_nothing_and_goes_on_when_there_is_s
     publisher = Publisher(cramped.port, "full", size=10_000)
     publisher.step()
     filler = small_disk / "filler"
-    fill(small_disk, filler)
+    fill(small_disk, filler, leave=2_000_000)
     try:
         eventually(lambda: (publisher.step(), cramped.api("GET", "/api/nodes")[0]["disk_free_alarm"])[1], every=0.0)
         until_stuck(publisher)
@@ -124,15 +129,50 @@ def test_a_full_disk_blocks_publishers_loses_nothing_and_goes_on_when_there_is_s
     assert found == list(range(1, publisher.sent + 1))
 
 
-def fill(folder: Path, filler: Path) -> None:
-    """Leave next to nothing free."""
+def deleted(server: ServerProcess, queue: str) -> int:
+    with pika.BlockingConnection(pika.ConnectionParameters(server.host, server.port)) as connection:
+        channel = connection.channel()
+        return int(channel.queue_delete(queue).method.message_count)
+
+
+@pytest.mark.parametrize("limit", ["5MB"])
+@pytest.mark.parametrize("way_out", [deleted, lambda server, queue: len(drain(server.port, queue))], ids=["deleted", "drained"])
+def test_a_disk_that_backlogs_have_filled_is_free_again_when_one_of_them_is_gone(
+    cramped: ServerProcess, small_disk: Path, way_out: Callable[[ServerProcess, str], int],
+) -> None:
+    """Nothing else makes room: what the log still has to move when the disk is full must not keep what is gone from going."""
+    first = Publisher(cramped.port, "first", size=10_000)
+    second = Publisher(cramped.port, "second", size=10_000)
+    while first.sent < 12_800:          # a file of the write-ahead log is full again soon, and there is no room to move it
+        first.step()
+    first.finish()
+    fill(small_disk, small_disk / "filler", leave=20_000_000)
+    try:
+        # Slowly: a publisher that takes all there is between two looks at the disk leaves no room for what would make some.
+        eventually(lambda: (second.step(8), cramped.api("GET", "/api/nodes")[0]["disk_free_alarm"])[1], every=0.01)
+        until_stuck(second)
+        stuck_at = second.confirmed
+        assert way_out(cramped, "first") == first.sent
+        eventually(lambda: (second.step(), second.confirmed > stuck_at)[1])
+        second.finish()
+    finally:
+        first.close()
+        second.close()
+    found = [number for number, _ in drain(cramped.port, "second")]
+    cramped.stop()
+    assert found == list(range(1, second.sent + 1))
+
+
+def free(folder: Path) -> int:
+    status = os.statvfs(folder)
+    return status.f_bavail * status.f_frsize
+
+
+def fill(folder: Path, filler: Path, *, leave: int) -> None:
+    """Leave no more than that free."""
     with filler.open("wb") as file:
-        while True:
-            status = os.statvfs(folder)
-            free = status.f_bavail * status.f_frsize
-            if free < 2_000_000:
-                return
-            file.write(b"\0" * min(free - 1_500_000, 1 << 20))
+        while free(folder) >= leave:
+            file.write(b"\0" * min(free(folder) - leave + 500_000, 1 << 20))
             file.flush()
 
 

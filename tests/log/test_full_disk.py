@@ -77,6 +77,14 @@ def test_a_full_disk_does_not_keep_the_files_from_being_noted(small_disk: Path) 
         perform(("note", str(small_disk / "another"), b"3 4 new\n"))
 
 
+def test_copies_leave_the_last_of_the_space_to_clients(small_disk: Path) -> None:
+    (small_disk / "queues").mkdir()
+    target = small_disk / "queues/1/a.seg"
+    with pytest.raises(OSError, match="No space"):
+        perform(("copy", [(str(target), 4, b"head", [(b"body", [])])]))
+    assert not target.exists()
+
+
 def test_where_space_is_scarce_no_spare_is_made_and_old_files_are_given_up(small_disk: Path) -> None:
     """A spare that cannot be had must not keep from the work that frees space, nor take the last of it."""
     store = Store(small_disk / "data", wal_bytes=1 << 20)

@@ -34,9 +34,12 @@ AHEAD: Final = 1024 * 1024
 
 
 class Compactor:
+    """`refused` are queues for whose new segments there was no room. They are not tried again by themselves."""
+
     def __init__(self, store: Store, snapshotter: Snapshotter) -> None:
         self._store: Store = store
         self._snapshotter: Snapshotter = snapshotter
+        self.refused: set[int] = set()
 
     def compact_all(self, queue_ids: set[int]) -> Generator[Step, None, None]:
         for queue_id in queue_ids:
@@ -55,8 +58,10 @@ class Compactor:
             rewrite = Rewrite(self._store, queue, snapshot, group)
             try:
                 yield from rewrite.run()
-            except (QueueDamaged, OSError):
+            except (QueueDamaged, OSError) as problem:
                 self._store.discard([segment.path for segment in rewrite.written])
+                if isinstance(problem, OSError):
+                    self.refused.add(queue.queue_id)
                 return
             if not self._adopt(queue, rewrite):
                 return
@@ -247,7 +252,10 @@ class Rewrite:
             segment = self._store.new_segment(self._queue, self._chunks[0][0].first_index)
             head = segment_header(segment.queue_id, segment.first_index)
             self.written.append(segment)
-        yield Step(("copy", [(str(segment.path), segment.length, head, [(b"".join(self._pieces), [])])]), 0)
+        copy = Step(("copy", [(str(segment.path), segment.length, head, [(b"".join(self._pieces), [])])]), 0, is_attempt=True)
+        yield copy
+        if copy.refusal is not None:
+            raise copy.refusal
         for chunk, indexes in self._chunks:
             places = [(chunk.first_index, segment.length)]
             segment.extend(places, chunk.size, chunk.next_index, indexes)

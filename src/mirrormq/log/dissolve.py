@@ -26,7 +26,7 @@ from mirrormq.log.queue import NEVER, QueueLog
 from mirrormq.log.reader import damaged
 from mirrormq.log.snapshot import Snapshot
 from mirrormq.log.standing import ASIDE
-from mirrormq.log.steps import Step, pause
+from mirrormq.log.steps import Step, pause, wait_out
 from mirrormq.log.store import Store
 from mirrormq.log.wal import WalFile
 
@@ -170,9 +170,7 @@ class Dissolver:
         moves = self._moves
         self._moves = []
         self._moving = 0
-        jobs = [move.job() for move in moves if move.size and not move.is_void]
-        if jobs:
-            yield Step(("copy", jobs), 0)
+        yield from self._copy(moves)
         for move in moves:
             move.settle()
             was_void = move.is_void
@@ -185,6 +183,18 @@ class Dissolver:
                 self._store.put_damage(move.queue)
             elif move.complete:
                 self._put_state(move.queue, file, moved=True)
+
+    def _copy(self, moves: list[Move]) -> Generator[Step, None, None]:
+        """Where there is no room for it, what has gone meanwhile makes some, perhaps one of these queues."""
+        jobs = [move.job() for move in moves if move.size and not move.is_void]
+        while jobs:
+            copy = Step(("copy", jobs), 0, is_attempt=True)
+            yield copy
+            if copy.refusal is None:
+                return
+            yield wait_out(copy.refusal)
+            yield from collect_garbage(self._store)
+            jobs = [move.job() for move in moves if move.size and not move.is_void]
 
     def _put_state(self, queue: QueueLog, file: WalFile, *, moved: bool) -> bool:
         """Log the queue's state anew, unless a later file has it; False where the queue is gone meanwhile."""

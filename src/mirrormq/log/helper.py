@@ -34,8 +34,11 @@ MAX_FDS = 8
 MANY = 8
 FILL_ROOM = 4       # what is only there to be fast takes no more than a quarter of the free space
 FILL_PAUSE = 0.004  # so that those who wait for a commit get their turn at the disk
+LEFT_FREE = 4 << 20 # by copies: the last of the space is for what clients do, such as to acknowledge messages or delete queues
 Job = tuple[Any, ...]
 Answer = tuple[int, int, str]
+Source = tuple[str | bytes, list[int]]
+Copy = tuple[str, int, bytes, list[Source]]
 
 
 def sync_all(fds: list[int], kinds: bytes) -> Answer:
@@ -58,7 +61,8 @@ def perform(job: Job) -> None:
 
     ("copy", [(target, offset, head, [(source, flat offsets and sizes), …]), …]): for each target write head at the start if
     it is not empty, then the pieces one behind another from offset on, and cut what lies behind; then sync all of them and
-    the directories above; a source is the path of a file, or bytes, which are written as they are
+    the directories above; a source is the path of a file, or bytes, which are written as they are; refused where it would take
+    the last of the space
     ("fill", path, size): a file of zeros, under another name until it is complete; none at all where space is scarce
     ("note", path, bytes): a small file with that content, whole or not at all; on a full disk over the one that is there, so
     the bytes must tell whether they are whole
@@ -81,7 +85,8 @@ def perform(job: Job) -> None:
         raise ValueError(name)
 
 
-def _copy_all(copies: list[tuple[str, int, bytes, list[tuple[str | bytes, list[int]]]]]) -> None:
+def _copy_all(copies: list[Copy]) -> None:
+    _expect_room(copies)
     directories: set[str] = set()
     for target, offset, head, sources in copies:
         parent = Path(target).parent
@@ -103,8 +108,16 @@ def _copy_all(copies: list[tuple[str, int, bytes, list[tuple[str | bytes, list[i
             sync_directory(directory)
 
 
+def _expect_room(copies: list[Copy]) -> None:
+    size = sum(len(source) if isinstance(source, bytes) else sum(runs[1::2])
+               for _, _, _, sources in copies for source, runs in sources)
+    room = os.statvfs(Path(copies[0][0]).parent.parent)
+    if room.f_bavail * room.f_frsize < size + LEFT_FREE:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
 def _copy(
-    target: str, offset: int, head: bytes, sources: list[tuple[str | bytes, list[int]]], *, sync: bool
+    target: str, offset: int, head: bytes, sources: list[Source], *, sync: bool
 ) -> None:
     fd = os.open(target, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
     try:

@@ -2,7 +2,8 @@
 
 run() belongs into the owner's task group and lasts until it is cancelled. It sleeps until the store has work. Each step
 holds the event loop for about a millisecond at most; what takes longer is done by the worker. A step that the disk
-refuses is repeated until it works, for every job may be repeated.
+refuses is repeated until it works, for every job may be repeated. But what frees space must not wait for what needs some:
+where there is no room, segments are not brought together, and while a file cannot be dissolved, what has gone is removed.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ class Keeper:
         self._committer: Committer = committer
         self._worker: Worker = worker if worker is not None else Worker(loop, store.lock_fd)
         self._snapshotter: Snapshotter = snapshotter
+        self._compactor: Compactor = Compactor(store, snapshotter)
         self._on_fault: Callable[[str | None], None] | None = on_fault
         self._wake: asyncio.Event = asyncio.Event()
         self._faulty: bool = False
@@ -45,10 +47,10 @@ class Keeper:
             while True:
                 await self._wake.wait()
                 self._wake.clear()
-                for step in due_work(self._store, self._snapshotter):
+                for step in due_work(self._store, self._snapshotter, self._compactor):
                     await self._take(step)
                 sparse, self._sparse = self._sparse, set()
-                for step in Compactor(self._store, self._snapshotter).compact_all(sparse):
+                for step in self._compactor.compact_all(sparse):
                     await self._take(step)
         finally:
             self._worker.close()
@@ -58,9 +60,18 @@ class Keeper:
         self._sparse.add(queue_id)
         self._wake.set()
 
+    def try_again(self) -> None:
+        """From time to time: there may be room now for what was given up."""
+        if self._compactor.refused:
+            self._sparse |= self._compactor.refused
+            self._compactor.refused.clear()
+            self._wake.set()
+
     async def _take(self, step: Step) -> None:
         if step.position:
             await self._committer.reach(step.position)
+        elif step.refusal is not None:
+            await self._wait_out(step.refusal)
         elif step.job is None:
             await asyncio.sleep(0)
         else:
@@ -72,11 +83,17 @@ class Keeper:
             try:
                 await self._worker.perform(step.job)
             except OSError as problem:
-                self._report(f"cannot tidy up the log: {problem.strerror}; it is tried again until it works")
-                await asyncio.sleep(RETRY_SECONDS)
+                if step.is_attempt:
+                    step.refusal = problem
+                    return
+                await self._wait_out(problem)
             else:
                 self._report(None)
                 return
+
+    async def _wait_out(self, refusal: OSError) -> None:
+        self._report(f"cannot tidy up the log: {refusal.strerror}; it is tried again until it works")
+        await asyncio.sleep(RETRY_SECONDS)
 
     def _report(self, sentence: str | None) -> None:
         if (sentence is not None) != self._faulty:
@@ -85,8 +102,10 @@ class Keeper:
                 self._on_fault(sentence)
 
 
-def due_work(store: Store, snapshotter: Snapshotter) -> Generator[Step, None, None]:
+def due_work(store: Store, snapshotter: Snapshotter, compactor: Compactor | None = None) -> Generator[Step, None, None]:
     """Everything that is to be done now, one thing after another."""
+    if compactor is None:
+        compactor = Compactor(store, snapshotter)
     while True:
         # What was concluded from a file that is missing is durable before it is missed no more.
         yield Step(None, store.position)
@@ -96,7 +115,7 @@ def due_work(store: Store, snapshotter: Snapshotter) -> Generator[Step, None, No
             file = store.wal.retired[0]
             queues = set(file.queues)
             yield from Dissolver(store, snapshotter).dissolve(file)
-            yield from Compactor(store, snapshotter).compact_all(queues)
+            yield from compactor.compact_all(queues)
         elif store.wal.wants_spare():
             yield from prepare_spare(store)
         else:

@@ -201,6 +201,7 @@ class NodeLog(RingLog):
         broker, keeper = self._broker, self._keeper
         assert broker is not None
         assert keeper is not None
+        keeper.try_again()
         for queue in list(broker.queues_by_log.values()):
             if queue.ended_bytes > TRIM_AFTER and not queue.damage and queue.ring is None:
                 queue.ended_bytes = 0
