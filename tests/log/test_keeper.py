@@ -3,79 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 from array import array
-from collections.abc import Callable
 from pathlib import Path
-
-import pytest
 
 from mirrormq.log.committer import Committer
 from mirrormq.log.entries import ChunkBuilder
-from mirrormq.log.helper import Job, perform
-from mirrormq.log.keeper import Keeper, due_work, run_steps
+from mirrormq.log.helper import perform
+from mirrormq.log.keeper import Keeper, due_work
 from mirrormq.log.snapshot import Snapshot
 from mirrormq.log.store import Store
-from mirrormq.log.syncer import ThreadSyncer, Worker
 
-from .support import ModelQueue, append_ack, append_messages, read_all
-
-KIB = 1024
-
-
-class Node:
-    """A store with queues whose messages end in order, but for a few."""
-
-    def __init__(self, folder: Path, **sizes: int) -> None:
-        self.folder = folder
-        self.sizes = sizes
-        self.store = Store(folder, **sizes)
-        self.store.open()
-        self.queues: dict[int, ModelQueue] = {}
-
-    def queue(self, queue_id: int) -> ModelQueue:
-        return self.queues.setdefault(queue_id, ModelQueue(queue_id))
-
-    def publish(self, queue_id: int, bodies: list[bytes], per_chunk: int = 10) -> list[int]:
-        queue = self.queue(queue_id)
-        indexes = append_messages(self.store, queue_id, bodies, per_chunk=per_chunk)
-        for index, body in zip(indexes, bodies, strict=True):
-            queue.messages[index] = (0, b"to", body, len(body), 1)
-        queue.live.update(indexes)
-        queue.next_index = self.store.next_index(queue_id)
-        return indexes
-
-    def ack(self, queue_id: int, indexes: list[int]) -> None:
-        queue = self.queue(queue_id)
-        append_ack(self.store, queue_id, indexes, queue.end(indexes)[2])
-        queue.next_index = self.store.next_index(queue_id)
-
-    def snapshot(self, queue_id: int) -> Snapshot | None:
-        return self.queues[queue_id].snapshot() if queue_id in self.queues else None
-
-    def tidy(self) -> None:
-        run_steps(self.store, due_work(self.store, self.snapshot))
-
-    def commit(self) -> None:
-        self.store.commit()
-        self.tidy()
-
-    def live_bodies(self, queue_id: int) -> list[bytes]:
-        live = self.queue(queue_id).live
-        return [entry.content for entry in read_all(self.store, queue_id) if entry.index in live]
-
-    def restart(self) -> None:
-        self.store.close()
-        self.store = Store(self.folder, **self.sizes)
-        recovery = self.store.open()
-        assert recovery.notes == []
-        assert all(queue.damage is None for queue in recovery.queues.values())
-
-    def bytes_in_use(self) -> int:
-        """Without what is only kept to be overwritten."""
-        segments = sum(path.stat().st_size for path in self.folder.rglob("*.seg"))
-        assert segments == self.store.stats().segment_bytes
-        return self.store.stats().wal_bytes + segments
+from .keeping import KIB, Node
+from .support import append_messages, read_all
 
 
 def test_one_old_message_pins_neither_log_files_nor_segments(tmp_path: Path) -> None:
@@ -229,139 +168,6 @@ async def test_the_keeper_works_beside_publishers_on_an_event_loop(tmp_path: Pat
     node.restart()
     for queue_id in (1, 2, 3):
         assert len(node.live_bodies(queue_id)) == len(node.queue(queue_id).live)
-
-
-class FullDiskWorker(Worker):
-    """Refuses the first try of every job."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(loop)
-        self.refused: dict[str, int] = {}
-
-    async def perform(self, job: Job) -> None:
-        tries = self.refused.get(repr(job), 0)
-        self.refused[repr(job)] = tries + 1
-        if tries < 1:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        perform(job)
-
-
-async def test_a_full_disk_delays_tidying_up_and_is_reported_until_it_works(tmp_path: Path) -> None:
-    loop = asyncio.get_running_loop()
-    node = Node(tmp_path, wal_bytes=16 * KIB, segment_bytes=64 * KIB)
-    faults: list[str | None] = []
-    committer = Committer(node.store, loop, lambda _: None, lambda _: None, syncer=ThreadSyncer(loop))
-    keeper = Keeper(node.store, committer, loop, node.snapshot, faults.append, worker=FullDiskWorker(loop))
-    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
-        keeping = group.create_task(keeper.run())
-        for _ in range(4):
-            node.publish(1, [b"m" * 1000 for _ in range(10)])
-            await committer.drain()
-        while len(node.store.wal.files) > 1 or not faults or faults[-1] is not None:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-        keeping.cancel()
-    committer.close()
-    assert "No space left on device" in str(faults[0])
-    assert len(node.live_bodies(1)) == 40
-    node.restart()
-    assert len(node.live_bodies(1)) == 40
-
-
-class CrampedWorker(Worker):
-    """Has no room for copies until it is given some."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(loop)
-        self.has_room = False
-        self.refused = 0
-
-    async def perform(self, job: Job) -> None:
-        if job[0] == "copy" and not self.has_room:
-            self.refused += 1
-            raise OSError(errno.ENOSPC, "No space left on device")
-        perform(job)
-
-
-def filled(tmp_path: Path) -> tuple[Node, dict[int, list[int]]]:
-    """Two queues in segments, nothing in the log but their states."""
-    node = Node(tmp_path, wal_bytes=1024 * KIB, segment_bytes=128 * KIB)
-    indexes = {queue_id: node.publish(queue_id, [b"%d" % number * 100 for number in range(1000)]) for queue_id in (1, 2)}
-    for _ in range(2):
-        node.publish(3, [b"y"])
-        node.store.commit(roll=True)
-        node.tidy()
-    assert len(list((tmp_path / "queues").iterdir())) == 2
-    return node, indexes
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    while not holds():  # noqa: ASYNC110 - what is waited for has no event
-        await asyncio.sleep(0.01)
-
-
-async def test_where_there_is_no_room_to_bring_segments_together_what_frees_some_goes_on(tmp_path: Path) -> None:
-    node, indexes = filled(tmp_path)
-    files = len(list((tmp_path / "queues/1").iterdir()))
-    node.ack(1, sorted(set(indexes[1]) - set(indexes[1][::50])))
-    loop = asyncio.get_running_loop()
-    faults: list[str | None] = []
-    committer = Committer(node.store, loop, lambda _: None, lambda _: None, syncer=ThreadSyncer(loop))
-    worker = CrampedWorker(loop)
-    keeper = Keeper(node.store, committer, loop, node.snapshot, faults.append, worker=worker)
-    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
-        keeping = group.create_task(keeper.run())
-        keeper.compact(1)
-        committer.kick()
-        await until(lambda: worker.refused > 0)
-        del node.queues[2]
-        node.store.drop(2)
-        committer.kick()
-        await until(lambda: not (tmp_path / "queues/2").exists())
-        assert worker.refused == 1, "it is given up, and not tried again by itself"
-        assert faults == [], "nothing waits for it"
-        worker.has_room = True
-        keeper.try_again()
-        committer.kick()
-        await until(lambda: (committer.kick(), len(list((tmp_path / "queues/1").iterdir())) < files)[1])
-        keeping.cancel()
-    committer.close()
-    assert len(node.live_bodies(1)) == 20
-    node.restart()
-    assert len(node.live_bodies(1)) == 20
-
-
-@pytest.mark.parametrize("deleted", [1, 2])
-async def test_while_a_file_cannot_be_dissolved_for_lack_of_room_a_deleted_queue_makes_some(tmp_path: Path, deleted: int) -> None:
-    """Be it another queue, or the one whose messages are about to be moved."""
-    node, _ = filled(tmp_path)
-    node.publish(1, [b"%d" % number * 200 for number in range(500)])
-    loop = asyncio.get_running_loop()
-    faults: list[str | None] = []
-    committer = Committer(node.store, loop, lambda _: None, lambda _: None, syncer=ThreadSyncer(loop))
-    worker = CrampedWorker(loop)
-    keeper = Keeper(node.store, committer, loop, node.snapshot, faults.append, worker=worker)
-    node.store.commit()
-    node.publish(3, [b"y"])
-    node.store.commit(roll=True)
-    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
-        keeping = group.create_task(keeper.run())
-        committer.kick()
-        await until(lambda: worker.refused > 0)
-        del node.queues[deleted]
-        node.store.drop(deleted)
-        committer.kick()
-        await until(lambda: not (tmp_path / f"queues/{deleted}").exists())
-        assert "No space left on device" in str(faults[0])
-        worker.has_room = True
-        await until(lambda: (committer.kick(), len(node.store.wal.files) == 1 and faults[-1] is None)[1])
-        keeping.cancel()
-    committer.close()
-    other = 3 - deleted
-    expected = node.queue(other).messages
-    assert node.live_bodies(other) == [expected[index][2] for index in sorted(expected)]
-    node.restart()
-    assert len(node.live_bodies(other)) == len(expected)
-    assert [path.name for path in (tmp_path / "queues").iterdir()] == [str(other)]
 
 
 def test_reading_goes_on_where_it_stopped_within_a_large_chunk(tmp_path: Path) -> None:
