@@ -98,14 +98,16 @@ class Compactor:
             return True
         if segment.length < LARGE * segment.indexes or segment.judged_live == live:
             return False
-        segment.judged_live = live
         try:
             size = live_bytes(segment, self._store.reader.open_segment(segment), snapshot)
         except DamagedChunk as problem:
             raise damaged(queue, str(segment.path), problem) from problem
         except OSError as refusal:
             raise unreadable(queue, str(segment.path), refusal) from refusal
-        return size * LIVE_SHARE < segment.length
+        is_sparse = size * LIVE_SHARE < segment.length
+        if not is_sparse:
+            segment.judged_live = live      # and is not looked at again before one of these ends
+        return is_sparse
 
     def _adopt(self, queue: QueueLog, rewrite: Rewrite) -> bool:
         """Put the new segments in the place of the old; False where the queue is gone or was trimmed meanwhile."""

@@ -47,21 +47,30 @@ class Dissolver:
         self._carried: int = 0
         self._moves: list[Move] = []
         self._moving: int = 0
+        self._put_off: set[int] = set()     # queues whose moves found no room
+        self._unlogged: set[int] = set()    # queues of which something was moved and no state says so yet
 
     def dissolve(self, file: WalFile) -> Generator[Step, None, None]:
         """Empty one file and give it up."""
         self._carried = 0
         store = self._store
-        staying = sorted(file.queues)
-        while staying:
-            turns = {queue_id: store.turns.get(queue_id, 0) for queue_id in staying}
+        left: dict[int, int] = {}
+        while True:
+            # A log that was cut, or began anew, since it left may need in this file what was passed over.
+            staying = [queue_id for queue_id in sorted(file.queues) if left.get(queue_id) != store.turns.get(queue_id, 0)]
+            if not staying:
+                break
             for queue_id in staying:
+                left[queue_id] = store.turns.get(queue_id, 0)
                 yield from self._leave(file, queue_id)
                 yield pause()
+                if self._put_off:
+                    break
             yield from self._finish_moves(file)
+            for queue_id in self._put_off:
+                left.pop(queue_id, None)
+            self._put_off = set()
             yield Step(None, store.position)
-            # A log that was cut, or began anew, in between may need in this file what was passed over.
-            staying = [queue_id for queue_id in staying if store.turns.get(queue_id, 0) != turns[queue_id]]
         for queue_id in file.queues:
             yield from self._forget(file, queue_id)
         yield from collect_garbage(store)
@@ -164,16 +173,26 @@ class Dissolver:
                     yield from self._finish_moves(file)
                 return
             yield from self._finish_moves(file)
+            if self._put_off:
+                return
 
     def _finish_moves(self, file: WalFile) -> Generator[Step, None, None]:
         """Do what was gathered as one job; then the queues' states may say where their chunks lie now."""
         moves = self._moves
         self._moves = []
         self._moving = 0
-        yield from self._copy(moves)
+        jobs = [move.job() for move in moves if move.size and not move.is_void]
+        if jobs:
+            copy = Step(("copy", jobs), 0, is_attempt=True)
+            yield copy
+            if copy.refusal is not None:
+                yield from self._give_up(moves, copy.refusal)
+                return
         for move in moves:
-            move.settle()
             was_void = move.is_void
+            move.settle()
+            if not was_void:
+                self._unlogged.add(move.queue.queue_id)
             yield pause()
             if was_void or move.is_void:
                 continue
@@ -184,17 +203,13 @@ class Dissolver:
             elif move.complete:
                 self._put_state(move.queue, file, moved=True)
 
-    def _copy(self, moves: list[Move]) -> Generator[Step, None, None]:
-        """Where there is no room for it, what has gone meanwhile makes some, perhaps one of these queues."""
-        jobs = [move.job() for move in moves if move.size and not move.is_void]
-        while jobs:
-            copy = Step(("copy", jobs), 0, is_attempt=True)
-            yield copy
-            if copy.refusal is None:
-                return
-            yield wait_out(copy.refusal)
-            yield from collect_garbage(self._store)
-            jobs = [move.job() for move in moves if move.size and not move.is_void]
+    def _give_up(self, moves: list[Move], refusal: OSError) -> Generator[Step, None, None]:
+        """There is no room. What has gone makes some, perhaps just what was to be moved: these queues are looked at anew."""
+        for move in moves:
+            move.give_up()
+            self._put_off.add(move.queue.queue_id)
+        yield wait_out(refusal)
+        yield from collect_garbage(self._store)
 
     def _put_state(self, queue: QueueLog, file: WalFile, *, moved: bool) -> bool:
         """Log the queue's state anew, unless a later file has it; False where the queue is gone meanwhile."""
@@ -203,13 +218,14 @@ class Dissolver:
             return False
         # A snapshot at the log's end has everything that it needs behind it; one that is followed by others has not.
         settled = not queue.is_lagging and queue.retain_from == NEVER and queue.whole
-        if not moved and queue.snapshot_sequence > file.sequence and settled:
+        if not moved and queue.queue_id not in self._unlogged and queue.snapshot_sequence > file.sequence and settled:
             return True
         snapshot = self._state_of(queue)
         if snapshot is None:
             store.drop(queue.queue_id)
             return False
         store.put_snapshot(snapshot)
+        self._unlogged.discard(queue.queue_id)
         return True
 
     def _forget(self, file: WalFile, queue_id: int) -> Generator[Step, None, None]:

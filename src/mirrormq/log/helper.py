@@ -120,6 +120,7 @@ def _copy(
     target: str, offset: int, head: bytes, sources: list[Source], *, sync: bool
 ) -> None:
     fd = os.open(target, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+    start = offset
     try:
         if head:
             _write(fd, head, 0)
@@ -128,6 +129,10 @@ def _copy(
         os.ftruncate(fd, offset)
         if sync:
             os.fdatasync(fd)
+    except OSError:
+        with suppress(OSError):
+            os.ftruncate(fd, start)     # half a copy would take the room that the next try needs
+        raise
     finally:
         os.close(fd)
 

@@ -49,6 +49,7 @@ class Keeper:
                 self._wake.clear()
                 for step in due_work(self._store, self._snapshotter, self._compactor):
                     await self._take(step)
+                self._report(None)
                 sparse, self._sparse = self._sparse, set()
                 for step in self._compactor.compact_all(sparse):
                     await self._take(step)
@@ -79,6 +80,7 @@ class Keeper:
 
     async def _perform(self, step: Step) -> None:
         assert step.job is not None
+        was_refused = False
         while True:
             try:
                 await self._worker.perform(step.job)
@@ -86,9 +88,11 @@ class Keeper:
                 if step.is_attempt:
                     step.refusal = problem
                     return
+                was_refused = True
                 await self._wait_out(problem)
             else:
-                self._report(None)
+                if was_refused or step.is_attempt:      # what is removed meanwhile does not end the trouble
+                    self._report(None)
                 return
 
     async def _wait_out(self, refusal: OSError) -> None:

@@ -111,8 +111,8 @@ class Move:
         head = segment_header(segment.queue_id, segment.first_index) if self._is_new else b""
         return (str(segment.path), segment.length, head, self._sources)
 
-    def settle(self) -> None:
-        """The copy is on disk: from now on these chunks are read there."""
+    def give_up(self) -> None:
+        """Nothing of it counts."""
         queue = self.queue
         segment = self._segment
         if segment is not None:
@@ -120,11 +120,18 @@ class Move:
         if queue.dropped and self._store.queue(queue.queue_id) is None:
             # The copy may have made the queue's directory after the drop found none to remove.
             self._store.discard_directory(queue.queue_id)
+        elif segment is not None and self._is_new:
+            self._store.discard([segment.path])
+
+    def settle(self) -> None:
+        """The copy is on disk: from now on these chunks are read there."""
+        queue = self.queue
+        segment = self._segment
+        if queue.dropped or self.is_void:
+            self.give_up()
             return
-        if self.is_void:
-            if segment is not None and self._is_new:
-                self._store.discard([segment.path])
-            return
+        if segment is not None:
+            segment.pinned = False
         if segment is not None and self.size:
             if self._is_new:
                 queue.segments.append(segment)
