@@ -14,6 +14,7 @@ from .mirror_machine import Mirror
 
 WALKS = int(os.environ.get("MIRRORMQ_WALKS", "60"))
 STEPS = 150
+FOUND = (612, 3173, 3514, 3593)
 ACTIONS: tuple[Callable[[Mirror], None], ...] = (
     *(Mirror.lead,) * 12, *(Mirror.follow,) * 12, *(Mirror.go_astray,) * 4, *(Mirror.cut,) * 3, Mirror.begin_anew,
     *(Mirror.fill,) * 8, Mirror.restore, *(Mirror.retain,) * 3, *(Mirror.trim,) * 2, Mirror.restart, Mirror.crash,
@@ -42,6 +43,11 @@ def test_a_mirrors_log_is_always_one_that_it_was(start: int) -> None:
         except BaseException as problem:
             problem.add_note(f"seed {seed}")
             raise
+
+
+@pytest.mark.parametrize("seed", FOUND)
+def test_a_walk_that_once_failed(seed: int) -> None:
+    walk(seed)
 
 
 @settings(max_examples=60, deadline=None)

@@ -172,6 +172,60 @@ def test_a_file_that_was_given_up_and_is_there_again_makes_none_of_the_others_mi
     assert (recovery.missing, in_doubt(recovery)) == ([], set())
 
 
+def begun_by_a_torn_batch(folder: Path, *, behind: bool) -> None:
+    """A power failure in the first batch of the newest file, or of the only one."""
+    store = Store(folder)
+    store.open()
+    if behind:
+        append_messages(store, A, [b"kept"])
+        store.commit()
+    append_messages(store, A, [b"torn"])
+    batch = store.take(roll=True)
+    assert batch is not None
+    store.wal.write(batch)
+    abandon(store)
+    path = wal(folder, 2 if behind else 1)
+    path.write_bytes(path.read_bytes().replace(b"torn", b"\0\0\0\0"))
+
+
+@pytest.mark.parametrize("behind", [True, False])
+def test_a_file_of_which_only_its_header_was_left_is_not_missed_when_it_goes(tmp_path: Path, *, behind: bool) -> None:
+    """Killed between any two steps, before it has a batch again or after."""
+    begun_by_a_torn_batch(tmp_path / "log", behind=behind)
+    store = Store(tmp_path / "log")
+    store.open()
+    for step in due_work(store, lambda queue_id: ModelQueue(queue_id, store.next_index(queue_id)).snapshot()):
+        if step.job is not None:
+            perform(step.job)
+        elif step.position > store.durable:
+            store.commit()
+        assert_all_there(tmp_path)
+    append_messages(store, A, [b"new"])
+    store.commit(sync=False)
+    assert_all_there(tmp_path)
+    append_messages(store, A, [b"new"])
+    store.commit()
+    run_steps(store, due_work(store, lambda queue_id: ModelQueue(queue_id, store.next_index(queue_id)).snapshot()))
+    newest = store.wal.current.path
+    abandon(store)
+    newest.unlink()
+    assert reopened(tmp_path / "log").missing == [newest]
+
+
+def test_the_keeper_is_woken_when_a_file_that_was_cut_to_its_header_has_a_batch_that_lasts(tmp_path: Path) -> None:
+    begun_by_a_torn_batch(tmp_path, behind=False)
+    store = Store(tmp_path)
+    store.open()
+    woken: list[bool] = []
+    store.on_work = lambda: woken.append(True)
+    for sync in (False, True, True):
+        append_messages(store, A, [b"new"])
+        store.commit(sync=sync)
+        woken.append(False)
+    assert woken == [False, True, False, False]
+    abandon(store)
+
+
 def test_a_log_that_is_condemned_stays_so_until_another_takes_its_place(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.open()

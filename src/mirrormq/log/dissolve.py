@@ -48,7 +48,6 @@ class Dissolver:
         self._moves: list[Move] = []
         self._moving: int = 0
         self._put_off: set[int] = set()     # queues whose moves found no room
-        self._unlogged: set[int] = set()    # queues of which something was moved and no state says so yet
 
     def dissolve(self, file: WalFile) -> Generator[Step, None, None]:
         """Empty one file and give it up."""
@@ -108,7 +107,7 @@ class Dissolver:
         if aside.state is not None and not aside.damage:
             if aside.index.end_in(file.sequence):
                 yield from self._move(aside, file, aside.state)
-            elif aside.snapshot_sequence <= file.sequence:
+            elif aside.snapshot_sequence <= file.sequence or aside.is_unsaid:
                 self._store.log_state(aside, aside.state, ASIDE)
 
     def _live_bytes(self, queue: QueueLog, file: WalFile, snapshot: Snapshot) -> Generator[Step, None, int]:
@@ -191,8 +190,6 @@ class Dissolver:
         for move in moves:
             was_void = move.is_void
             move.settle()
-            if not was_void:
-                self._unlogged.add(move.queue.queue_id)
             yield pause()
             if was_void or move.is_void:
                 continue
@@ -217,15 +214,14 @@ class Dissolver:
         if queue.dropped:
             return False
         # A snapshot at the log's end has everything that it needs behind it; one that is followed by others has not.
-        settled = not queue.is_lagging and queue.retain_from == NEVER and queue.whole
-        if not moved and queue.queue_id not in self._unlogged and queue.snapshot_sequence > file.sequence and settled:
+        settled = not queue.is_lagging and queue.retain_from == NEVER and queue.whole and not queue.is_unsaid
+        if not moved and queue.snapshot_sequence > file.sequence and settled:
             return True
         snapshot = self._state_of(queue)
         if snapshot is None:
             store.drop(queue.queue_id)
             return False
         store.put_snapshot(snapshot)
-        self._unlogged.discard(queue.queue_id)
         return True
 
     def _forget(self, file: WalFile, queue_id: int) -> Generator[Step, None, None]:

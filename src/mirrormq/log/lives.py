@@ -115,6 +115,8 @@ def cut(store: Store, queue_id: int, keep: int, reason: str, time_ms: int) -> Pa
     front = chunk_at(store.reader, queue, keep + 1)
     border = decode_chunk(front, 0).first_index
     front = sliced(front, border, keep + 1) if border <= keep else b""
+    if queue.relied is not None:
+        store.log_state(queue, queue.relied, SAME)      # the manifest that comes with the cut holds by this state only
     gone = _cut_off(store, queue, border)
     standing = encode_standing(queue, SAME, has_aside=queue_id in store.asides)
     store.put_record(CUT | EXTENDED, queue, standing + encode_manifest(queue.moved_upto, queue.segments))

@@ -42,6 +42,7 @@ class Move:
         self._indexes: int = 0
         self._next_index: int = 0
         self._upto: int = 0
+        self._snapshot: Snapshot | None = None
         self._turn: int = store.turns.get(queue.queue_id, 0)
         self.queue: QueueLog = queue
         self.size: int = 0
@@ -53,6 +54,7 @@ class Move:
 
     def gather(self, snapshot: Snapshot, upto: int) -> Generator[Step, None, None]:
         """Choose chunks from the front on; those that nobody needs are passed over."""
+        self._snapshot = snapshot
         index = self.queue.index
         keep_from = self.queue.keep_from(snapshot)
         at = 0
@@ -138,3 +140,5 @@ class Move:
             segment.extend(self._places, self.size, self._next_index, self._indexes)
         queue.index.cut_below(self._upto)
         queue.moved_upto = max(queue.moved_upto, self._upto)
+        if self._snapshot is not None:
+            queue.rely_on(self._snapshot)

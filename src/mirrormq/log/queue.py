@@ -39,7 +39,9 @@ class QueueLog:
     No index of a later part lies below one of an earlier part; `moved_upto` is the border behind the segments.
     `snapshot_sequence` is the file of the write-ahead log with its newest snapshot, 0 if there is none;
     `state_bytes` is that snapshot's size. `floor` is the next_index of the newest snapshot that was logged or relied on:
-    everything from it on is kept whole, and the log cannot be cut below it.
+    everything from it on is kept whole, and the log cannot be cut below it. `relied` is that snapshot while it is not logged:
+    chunks were passed over by it, and a manifest behind them must not be read without it. `is_unsaid`: chunks were moved, and no
+    state that was logged since says where; their file must not be given up.
 
     Lineage: run k has epoch epochs[k] and starts at firsts[k]; `base` is the index before the first that is held, and where
     it is not 0 the first run starts at it. From `whole_from` on nothing was thinned out. A log that is not `whole` lacks what
@@ -48,9 +50,9 @@ class QueueLog:
     """
 
     __slots__ = (
-        "base", "damage", "dropped", "epoch", "epochs", "filled", "firsts", "floor", "index", "is_lagging", "moved_upto",
-        "near_index", "near_offset", "near_segment", "next_generation", "next_index", "partial", "queue_id", "retain_from",
-        "segments", "snapshot_sequence", "state", "state_bytes", "tail", "wanted", "whole", "whole_from",
+        "base", "damage", "dropped", "epoch", "epochs", "filled", "firsts", "floor", "index", "is_lagging", "is_unsaid",
+        "moved_upto", "near_index", "near_offset", "near_segment", "next_generation", "next_index", "partial", "queue_id",
+        "relied", "retain_from", "segments", "snapshot_sequence", "state", "state_bytes", "tail", "wanted", "whole", "whole_from",
     )
 
     def __init__(self, queue_id: int, retain_from: int = NEVER) -> None:
@@ -75,6 +77,8 @@ class QueueLog:
         self.firsts: list[int] = []
         self.floor: int = 1
         self.is_lagging: bool = False
+        self.relied: Snapshot | None = None
+        self.is_unsaid: bool = False
         self.retain_from: int = retain_from
         self.whole: bool = True
         self.whole_from: int = 1
@@ -108,6 +112,22 @@ class QueueLog:
     def keep_from(self, snapshot: Snapshot) -> int:
         """Every chunk that reaches to this index or beyond is kept, whatever it holds."""
         return min(snapshot.next_index, self.retain_from)
+
+    def note_state(self, snapshot: Snapshot) -> None:
+        """It is logged, with where everything lies."""
+        self.epoch = snapshot.epoch
+        self.floor = max(self.floor, snapshot.next_index)
+        self.is_lagging = snapshot.next_index < self.next_index
+        self.relied = None
+        self.is_unsaid = False
+
+    def rely_on(self, snapshot: Snapshot) -> None:
+        """Chunks were moved, and what this state does not need passed over. A later state may have been logged meanwhile: that
+        needs still less, and states do not go back."""
+        self.is_unsaid = True
+        if snapshot.next_index >= self.floor:
+            self.relied = snapshot
+            self.floor = snapshot.next_index
 
     def wants(self, first: int, next_index: int) -> bool:
         """Is there an entry with first <= index < next_index that somebody may want back?"""

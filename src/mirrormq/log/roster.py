@@ -4,7 +4,8 @@
 
 Rules
  1. A file is noted when its first batch is durable, and noted no more before it is given up. So each file between the two
-    numbers must be there, and a note that a crash left behind only says less.
+    numbers must be there, and a note that a crash left behind only says less. What recovery cut down to its header is not noted
+    either, until it has a batch again. Where no file has one, the newest is the number before the oldest.
  2. A directory without a note says nothing: it is new, or an older program wrote it. A note that is damaged says nothing either,
     but that is told.
  3. Files below the oldest that is noted were given up, in whatever order their removal reached the disk: nobody misses them.
@@ -50,9 +51,12 @@ class Roster:
 
     def due(self, wal: Wal, leaving: WalFile | None = None) -> Job | None:
         """The job that notes the files of now, without one that is about to go; None where they are noted."""
-        numbers = [file.sequence for file in wal.files if file is not leaving]
-        text = _text(numbers[0], numbers[-1]) if numbers else b""
-        if not text or text == self._noted:
+        files = [file for file in wal.files if file is not leaving]
+        if not files:
+            return None
+        oldest = files[0].sequence
+        text = _text(oldest, max([file.sequence for file in files if file.is_durable], default=oldest - 1))
+        if text == self._noted:
             return None
         self._noted = text
         return ("note", str(self._path), text)

@@ -152,9 +152,7 @@ class Store:
         standing = encode_standing(queue, life, has_aside=queue_id in self.asides)
         payload = b"".join((standing, encode_manifest(queue.moved_upto, queue.segments), snapshot.encode()))
         chunk = encode_chunk(SNAPSHOT | EXTENDED, queue_id, snapshot.epoch, queue.next_index, 0, 0, payload)
-        queue.epoch = snapshot.epoch
-        queue.floor = max(queue.floor, snapshot.next_index)
-        queue.is_lagging = snapshot.next_index < queue.next_index
+        queue.note_state(snapshot)
         self._count_state(queue, len(chunk))
         self._gather(Pending(queue, snapshot.next_index, 0, chunk, RECORD, False))
 
@@ -313,6 +311,7 @@ class Store:
         """The batch is on disk: from now on its chunks are read from there."""
         assert batch is self._in_flight
         self._in_flight = None
+        is_first = batch.sync and not batch.file.is_durable
         self.wal.finish(batch)
         touched: dict[int, QueueLog] = {}
         for item in batch.items:
@@ -323,7 +322,7 @@ class Store:
             self._shorten_tail(queue)
         self.durable = batch.position
         self.commits += 1
-        if batch.begins or self.wal.wants_spare():
+        if is_first or self.wal.wants_spare():
             self._work_due()
 
     def _settle(self, item: Pending, file: WalFile, touched: dict[int, QueueLog]) -> None:

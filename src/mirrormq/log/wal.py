@@ -49,6 +49,11 @@ class WalFile:
         self.capacity: int = 0
         self.queues: set[int] = set()
 
+    @property
+    def is_durable(self) -> bool:
+        """Has it a batch that is on disk? Without one, it may be gone after a crash."""
+        return self.synced > FILE_HEADER_SIZE
+
 
 class Batch:
     """One group commit: its items, and where their bytes go.
