@@ -11,16 +11,10 @@ import pytest
 
 from cluster.copies import until
 from compat.support import free_port
+from inprocess import config
 from mirrormq.admin.app import RUNNING, STARTING, STOPPED, App, GivenUp
 from mirrormq.cluster.coordination import Put, open_coordination
-from mirrormq.node.config import NodeConfig, load_config
 from mirrormq.node.runtime import Runtime
-
-
-def config(directory: Path, **options: object) -> NodeConfig:
-    given = {"data_dir": directory / "data", "node_name": "a@localhost", "port": free_port(), "http_port": free_port(),
-             "link_port": free_port(), "coordination": f"sqlite:{directory / 'store.db'}"}
-    return load_config(None, {}, given | options)
 
 
 def is_open(port: int) -> bool:

@@ -11,8 +11,7 @@ from pathlib import Path
 import uvloop
 
 from compat.rawclient import HEARTBEAT, RawClient
-from compat.support import free_port
-from mirrormq.node.config import load_config
+from inprocess import config
 from mirrormq.node.runtime import Runtime
 
 STALL = 3.0     # longer than two intervals of one second
@@ -49,12 +48,11 @@ async def stand_still(seconds: float) -> None:
 
 async def stalled(directory: Path) -> bool:
     """Whether a client whose heartbeats came all the time is still served after the loop has stood still."""
-    given = {"data_dir": directory / "data", "node_name": "a@localhost", "port": free_port(), "http_port": free_port(),
-             "link_port": free_port(), "coordination": f"sqlite:{directory / 'store.db'}"}
-    runtime = Runtime(load_config(None, {}, given))
+    settings = config(directory)
+    runtime = Runtime(settings)
     await runtime.start()
     await runtime.listen()
-    client = await asyncio.to_thread(greeted, given["port"])
+    client = await asyncio.to_thread(greeted, settings.tcp_listeners[0].port)
     ended = threading.Event()
     beating = threading.Thread(target=beat, args=(client, ended))
     beating.start()

@@ -77,6 +77,9 @@ class Host:
     def policies_changed(self) -> None:
         """What they say of mirrors may be different now."""
 
+    def parameter_changed(self, component: str, vhost: str, name: str) -> None:
+        """It is set, changed or gone, before anything that was agreed on later is applied."""
+
     def report(self, level: str, text: str) -> None:
         raise NotImplementedError
 

@@ -124,6 +124,7 @@ class Records:
                 del store[place]
         for parameter in [parameter for parameter in broker.parameters if parameter[1] == vhost.name]:
             del broker.parameters[parameter]
+            broker.host.parameter_changed(*parameter)
         del broker.vhosts[vhost.name]
         broker.mind_tracing()
 
@@ -153,10 +154,12 @@ class Records:
             else:
                 authority.set_topic_permission(names[0], names[1], names[2], TopicPermission(record["write"], record["read"]))
         elif kind == "parameter":
+            parameter = (names[1], names[0], names[2])
             if record is None:
-                broker.parameters.pop((names[1], names[0], names[2]), None)
+                broker.parameters.pop(parameter, None)
             else:
-                broker.parameters[names[1], names[0], names[2]] = record["value"]
+                broker.parameters[parameter] = record["value"]
+            broker.host.parameter_changed(*parameter)
         elif kind == "global_parameter":
             self._global_parameter(names[0], record)
 

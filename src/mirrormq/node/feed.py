@@ -278,10 +278,16 @@ class LakeMirrors:
         for copy in self._source.copies():
             self._hold_queue(copy.log_id, copy.front, [mirror for mirror in mirrors if mirror.covers(copy.front)])
 
-    def expect(self) -> None:
-        """Often: while there are lake mirrors, a log that begins keeps everything until it is known whether somebody wants it."""
-        is_any = any(component == COMPONENT for component, _, _ in self._broker.parameters)
+    def changed(self, vhost: str, name: str) -> None:
+        """One is registered, renewed or gone. While there is any, a log that begins keeps everything until it is known whether
+        somebody wants it. This comes before any queue that is declared later: its first messages may be published, acknowledged
+        and gone before hold() comes by. For one that is new older queues are held at once; how far one has read can wait."""
+        parameters = self._broker.parameters
+        is_any = any(component == COMPONENT for component, _, _ in parameters)
         self._store.retain_new = 1 if is_any else NEVER
+        value, known = parameters.get((COMPONENT, vhost, name)), self._known.get((vhost, name))
+        if isinstance(value, dict) and (known is None or known[1].pattern != LakeMirror(vhost, name, value).pattern):
+            self.hold()
 
     def hold_one(self, queue: Queue) -> None:
         """At once: somebody who has just registered asks for this queue."""

@@ -150,7 +150,6 @@ class Mirroring(RingHost):
             self.rings.view_seen(holding, view, revision)
         elif view.holds(self.rings.me):
             queue = self._turned.pop(front.log_id, None)
-            self._runtime.lake_mirrors.expect()
             saved = None if queue is None else queue.snapshot(final=False)
             self.rings.hold(front, view, revision, is_fresh=True, saved=saved, queue=queue)
         self.wishing.look_at(front.log_id)

@@ -12,6 +12,7 @@ from mirrormq.broker.forward.away import AwayQueue
 from mirrormq.broker.host import Host
 from mirrormq.broker.metadata import Record
 from mirrormq.broker.queue import Queue
+from mirrormq.node.feed import COMPONENT
 
 if TYPE_CHECKING:
     from mirrormq.node.runtime import Runtime
@@ -60,6 +61,10 @@ class NodeHost(Host):
 
     def policies_changed(self) -> None:
         self._runtime.mirroring.wishing.look_again()
+
+    def parameter_changed(self, component: str, vhost: str, name: str) -> None:
+        if component == COMPONENT:
+            self._runtime.lake_mirrors.changed(vhost, name)
 
     def report(self, level: str, text: str) -> None:
         self._runtime.report(level, text)

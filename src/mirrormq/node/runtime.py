@@ -104,7 +104,6 @@ class Runtime:
         for note in notes:
             self.report("warning", note)
         self.mirroring.start(mirrored)
-        self.lake_mirrors.expect()
         self.lake_mirrors.hold()
         if self.cluster.membership.is_first:
             self.broker.records.end_transient(self.cluster.membership.entered_at)
@@ -326,7 +325,6 @@ class Runtime:
         agreement.look_after_stranded(self.broker)
         self.broker.forwarding.tick()
         self.mirroring.rings.tidy()
-        self.lake_mirrors.expect()
         if abs(now - self._trimmed_at) > TRIM_EVERY:
             self._trimmed_at = now
             self.lake_mirrors.hold()
