@@ -241,7 +241,8 @@ def test_publishing_where_nobody_may_is_refused_in_amqp_words(node: Node, vhost:
 
 @pytest.mark.parametrize(("change", "reason"), [
     ({"count": None}, "[{key_missing,count}]"), ({"ackmode": None}, "[{key_missing,ackmode}]"),
-    ({"count": "x"}, ["not_integer", "x"]), ({"ackmode": "keep"}, ["unknown_ackmode", "keep"]),
+    ({"count": "x"}, ["not_integer", "x"]), ({"count": "--5"}, ["not_integer", "--5"]),
+    ({"ackmode": "keep"}, ["unknown_ackmode", "keep"]),
     ({"encoding": "bad"}, "Unsupported encoding. Please use auto or base64."),
 ])  # fmt: skip
 def test_getting_in_ways_that_do_not_exist_is_refused(node: Node, vhost: str, change: dict[str, Any], reason: Any):

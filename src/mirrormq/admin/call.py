@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from math import isfinite
-from typing import Any
+from typing import Any, Final
 
 from mirrormq.admin.access import Gate, Principal
 from mirrormq.admin.ages import Ages
@@ -22,6 +23,7 @@ from mirrormq.broker.vhost import VirtualHost
 from mirrormq.node.runtime import Runtime
 
 Json = dict[str, Any]
+WHOLE: Final = re.compile(r"-?[0-9]{1,100}")
 
 
 class Answer:
@@ -175,10 +177,15 @@ def as_boolean(value: object) -> bool:
     raise bad_request(["not_boolean", value])
 
 
+def is_whole(text: str) -> bool:
+    """A whole number that somebody may mean; Python itself refuses to read thousands of digits."""
+    return WHOLE.fullmatch(text) is not None
+
+
 def as_integer(value: object) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    if isinstance(value, str) and value.lstrip("-").isdecimal() and value.isascii():
+    if isinstance(value, str) and is_whole(value):
         return int(value)
     raise bad_request(["not_integer", value])
 

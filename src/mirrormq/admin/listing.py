@@ -12,8 +12,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 
-from mirrormq.admin.call import Answer, Call, Json
+from mirrormq.admin.call import Answer, Call, Json, is_whole
 from mirrormq.admin.errors import ApiError, bad_request
+from mirrormq.admin.patterns import REASON, may_take_for_ever
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -62,6 +63,8 @@ def _name_filter(name: str, *, use_regex: bool) -> Callable[[str], bool]:
     if not use_regex:
         folded = name.casefold()
         return lambda text: folded in text.casefold()
+    if may_take_for_ever(name):
+        raise bad_request(f"Pagination parameters are invalid: {REASON}")
     try:
         pattern = re.compile(name, re.IGNORECASE)
     except (re.error, RecursionError, OverflowError):
@@ -73,18 +76,13 @@ def page_of(query: Mapping[str, str]) -> Page | None:
     if "page" not in query:
         return None
     number, size = query["page"], query.get("page_size", str(DEFAULT_PAGE_SIZE))
-    if not (_is_whole(number) and _is_whole(size)):
+    if not (is_whole(number) and is_whole(size)):
         raise bad_request("Pagination parameters are invalid")
     if int(number) < 1 or not 1 <= int(size) <= MAX_PAGE_SIZE:
         told = int(size) if "page_size" in query else "undefined"
         raise ApiError(400, "invalid_pagination_parameters",
                        f"Invalid pagination parameters: page number {int(number)}, page size {told}")
     return Page(int(number), int(size), query.get("name", ""), use_regex=query.get("use_regex") == "true")
-
-
-def _is_whole(text: str) -> bool:
-    digits = text.removeprefix("-")
-    return digits.isascii() and digits.isdecimal()
 
 
 # --- sorting and columns --------------------------------------------------------------------------------------------

@@ -47,6 +47,7 @@ class Keeper:
             while True:
                 await self._wake.wait()
                 self._wake.clear()
+                self._store.turns.clear()       # nothing is under way that could ask; deleted queues would add up
                 for step in due_work(self._store, self._snapshotter, self._compactor):
                     await self._take(step)
                 self._report(None)

@@ -215,16 +215,21 @@ class LakeMirror:
         self._matcher = _compiled(self.pattern)
 
     def covers(self, queue: Queue) -> bool:
-        return queue.vhost == self.vhost and not queue.exclusive and self._matcher.search(queue.name) is not None
+        """Not the logs behind delayed exchanges and branches: their numbers are odd, and nobody can read them."""
+        is_shown = queue.vhost == self.vhost and not queue.exclusive and not queue.log_id & 1
+        return is_shown and self._matcher.search(queue.name) is not None
 
     def next_index(self, log_id: int) -> int:
         """What it wants next; of a queue that it has not read, everything."""
         return max(1, self.acknowledged.get(f"{log_id:x}", 1))
 
+    def has_lapsed(self, now: int, limit: int = -1) -> bool:
+        patience = self.lease if limit < 0 else min(self.lease, limit)
+        return now - self.renewed > patience
+
     def state(self, queue: Queue, now: int) -> str:
         limit = milliseconds(queue.effective_policy.get("lake-retention"))
-        patience = self.lease if limit < 0 else min(self.lease, limit)
-        return ACTIVE if now - self.renewed <= patience else EXPIRED
+        return EXPIRED if self.has_lapsed(now, limit) else ACTIVE
 
     def limit(self, queue: Queue) -> int:
         allowed = queue.effective_policy.get("lake-retention-bytes")
@@ -252,6 +257,7 @@ class LakeMirrors:
         self._source = source
         self._held: dict[int, int] = {}
         self._known: dict[tuple[str, str], tuple[object, LakeMirror]] = {}
+        self._is_idle = True                # nobody was registered when hold() looked last, so nothing is held
 
     def everyone(self) -> list[LakeMirror]:
         found: dict[tuple[str, str], tuple[object, LakeMirror]] = {}
@@ -270,13 +276,14 @@ class LakeMirrors:
     def hold(self) -> None:
         """From time to time, and before anything is tidied up after a start."""
         mirrors = self.everyone()
-        if not mirrors and not self._held:
+        if not mirrors and self._is_idle:
             return
-        for log_id, queue in list(self._broker.queues_by_log.items()):
-            if not queue.is_away and queue.keeps:
-                self._hold_queue(log_id, queue, [mirror for mirror in mirrors if mirror.covers(queue)])
-        for copy in self._source.copies():
-            self._hold_queue(copy.log_id, copy.front, [mirror for mirror in mirrors if mirror.covers(copy.front)])
+        self._is_idle = not mirrors
+        queues = {log_id: queue for log_id, queue in self._broker.queues_by_log.items() if not queue.is_away}
+        queues |= {copy.log_id: copy.front for copy in self._source.copies()}
+        for log_id, queue in queues.items():
+            self._hold_queue(log_id, queue, [mirror for mirror in mirrors if mirror.covers(queue)])
+        self._held = {log_id: first for log_id, first in self._held.items() if log_id in queues}
 
     def changed(self, vhost: str, name: str) -> None:
         """One is registered, renewed or gone. While there is any, a log that begins keeps everything until it is known whether
@@ -285,14 +292,16 @@ class LakeMirrors:
         parameters = self._broker.parameters
         is_any = any(component == COMPONENT for component, _, _ in parameters)
         self._store.retain_new = 1 if is_any else NEVER
-        value, known = parameters.get((COMPONENT, vhost, name)), self._known.get((vhost, name))
-        if isinstance(value, dict) and (known is None or known[1].pattern != LakeMirror(vhost, name, value).pattern):
+        known, value = self._known.pop((vhost, name), None), parameters.get((COMPONENT, vhost, name))
+        mirror = LakeMirror(vhost, name, value) if isinstance(value, dict) else None
+        if mirror is not None and (known is None or known[1].pattern != mirror.pattern or known[1].has_lapsed(self._broker.now)):
             self.hold()
+        elif mirror is not None:
+            self._known[vhost, name] = (value, mirror)
 
     def hold_one(self, queue: Queue) -> None:
         """At once: somebody who has just registered asks for this queue."""
-        if queue.is_away or queue.keeps:
-            self._hold_queue(queue.log_id, queue, self.of(queue))
+        self._hold_queue(queue.log_id, queue, self.of(queue))
 
     def _hold_queue(self, log_id: int, queue: Queue, mirrors: list[LakeMirror]) -> None:
         stored = self._store.queue(log_id)
