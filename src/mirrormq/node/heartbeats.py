@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Final
 
 from mirrormq.broker.broker import Broker
-from mirrormq.broker.connection import RUNNING
 from mirrormq.broker.message import NEVER
+from mirrormq.broker.silence import quiet
 from mirrormq.node import deadlines
 
 HEARTBEAT: Final = b"\x08\x00\x00\x00\x00\x00\x00\xce"
@@ -35,15 +35,14 @@ class Heartbeats:
         if is_set:
             self._report("warning", f"the clock was set {'forward' if step > 0 else 'back'} by {abs(step) / 1000:.1f} seconds")
             move_along(broker, step)
-        for connection in list(broker.connections):
+        for connection in quiet(broker):        # for the others it is too early: nothing is due before half an interval
             beat = connection.heartbeat
-            if beat and connection.state == RUNNING:
-                if float(now - connection.last_sent) >= deadlines.heartbeat_due(beat) * 1000:
-                    connection.put(HEARTBEAT)
-                if float(now - connection.last_received) - late > deadlines.heartbeat_gone(beat) * 1000 \
-                        and not connection.is_blocked and not connection.is_held:
-                    self._report("error", f"{connection.name}: missed heartbeats from client, timeout: {beat}s")
-                    connection.end("missed heartbeats from client")
+            if float(now - connection.last_sent) >= deadlines.heartbeat_due(beat) * 1000:
+                connection.put(HEARTBEAT)
+            if float(now - connection.last_received) - late > deadlines.heartbeat_gone(beat) * 1000 \
+                    and not connection.is_blocked and not connection.is_held:
+                self._report("error", f"{connection.name}: missed heartbeats from client, timeout: {beat}s")
+                connection.end("missed heartbeats from client")
         return is_set
 
 
