@@ -8,7 +8,6 @@ import pytest
 
 from mirrormq.admin.errors import ApiError
 from mirrormq.admin.listing import columns_of, page_of, project, sort_key, value_at
-from mirrormq.admin.patterns import REASON
 
 ROW = {"name": "q", "messages": 3, "policy": None, "message_stats": {"publish": 9, "publish_details": {"rate": 1.5}}}
 
@@ -60,7 +59,6 @@ def test_an_empty_list_has_a_first_page():
      "Invalid pagination parameters: page number 1, page size 501"),
     ({"page": "x"}, "bad_request", "Pagination parameters are invalid"),
     ({"page": "1", "name": "[", "use_regex": "true"}, "bad_request", "Pagination parameters are invalid"),
-    ({"page": "1", "name": "(a+)+$", "use_regex": "true"}, "bad_request", f"Pagination parameters are invalid: {REASON}"),
     ({"page": "9" * 5000}, "bad_request", "Pagination parameters are invalid"),
 ])  # fmt: skip
 def test_pages_that_cannot_be_are_refused(query: dict[str, str], error: str, reason: str):

@@ -26,7 +26,6 @@ from urllib.parse import quote, urlencode
 from mirrormq import __version__
 from mirrormq.admin.call import Answer, Call, Json, State, as_integer, created, done
 from mirrormq.admin.errors import ApiError, bad_request, not_authorised, not_found, unavailable
-from mirrormq.admin.patterns import REASON, may_take_for_ever
 from mirrormq.admin.pieces import Pieces
 from mirrormq.broker import rules
 from mirrormq.broker.policy import PatternError, compile_pattern
@@ -69,8 +68,6 @@ async def list_feeds(call: Call) -> Answer:
 
 
 def _matcher(pattern: str) -> re.Pattern[str]:
-    if may_take_for_ever(pattern):
-        raise bad_request(f"the pattern of queues '{pattern}' is not taken: {REASON}")
     try:
         return compile_pattern(pattern)
     except PatternError as fault:

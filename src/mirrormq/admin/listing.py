@@ -14,7 +14,6 @@ from typing import Any, Final, Generic, TypeVar
 
 from mirrormq.admin.call import Answer, Call, Json, is_whole
 from mirrormq.admin.errors import ApiError, bad_request
-from mirrormq.admin.patterns import REASON, may_take_for_ever
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -63,8 +62,6 @@ def _name_filter(name: str, *, use_regex: bool) -> Callable[[str], bool]:
     if not use_regex:
         folded = name.casefold()
         return lambda text: folded in text.casefold()
-    if may_take_for_ever(name):
-        raise bad_request(f"Pagination parameters are invalid: {REASON}")
     try:
         pattern = re.compile(name, re.IGNORECASE)
     except (re.error, RecursionError, OverflowError):
