@@ -17,10 +17,15 @@ SOURCES := $(shell find src -name '*.py' -o -path '*/static/*' -type f) pyprojec
 NODES ?= 3
 BASE_PORT ?= 5671
 SEEDS ?= 1000
+MINUTES ?= 10
+SEED ?=
 DATA_DIR ?= .data/cluster
 ARGS ?=
 
-.PHONY: help install up test checks lint type unit unit-pure live live-clusters live-mirrors live-lake live-others sim chaos bench docs clean FORCE
+
+.PHONY: help install up check test test-all test-rest static lint type unit unit-pure \
+  live live-clusters live-mirrors live-lake live-simulation live-others slow slow-clusters slow-mirrors slow-others \
+  sim sim-machine chaos long bench docs clean FORCE
 
 help: ## List the tasks
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,14 +36,26 @@ install: $(VENV)/installed ## Install into .venv, compiled where a C compiler wo
 up: install ## Install and start a mirrored cluster of three nodes in the foreground (NODES, BASE_PORT, DATA_DIR); Ctrl-C stops it
 	@exec $(BIN)/mirrormq cluster up --nodes $(NODES) --dir "$(DATA_DIR)" --base-port $(BASE_PORT) --mirrored $(ARGS)
 
-test: ## Install and pass every test: lint, types, unit tests compiled and uncompiled, real processes
+check: ## Lint, types and unit tests, for every commit: about two minutes once installed
 	@$(MAKE) $(VENV)/tools
-	@$(MAKE) -j 2 $(VENV)/installed checks
-	@$(MAKE) -j 2 --output-sync=target unit unit-pure
+	@$(MAKE) -j 2 $(VENV)/installed static
+	@$(MAKE) unit
+
+test: ## Install and pass the tests of every feature: check, and the tests with real processes; below 15 minutes
+	@$(MAKE) check
 	@$(MAKE) live
 	@echo "All tests passed."
 
-checks: $(VENV)/tools
+test-all: ## Pass all tests: also the unit tests uncompiled, the longer fault tests; below 45 minutes
+	@$(MAKE) test
+	@$(MAKE) test-rest
+
+# What test-all has beyond test.
+test-rest:
+	@$(MAKE) -j 2 --output-sync=target unit-pure slow
+	@echo "The rest of all tests passed."
+
+static: $(VENV)/tools
 	@.ci/components
 	@$(MAKE) lint
 	@$(MAKE) type
@@ -60,8 +77,8 @@ unit-pure: $(VENV)/installed $(VENV)/tools ## Run the unit tests on the sources,
 	@MIRRORMQ_VARIANT=uncompiled PYTHONPATH=src $(PYTEST) -q -m "not live and not chaos" $(ARGS)
 
 live: $(VENV)/installed $(VENV)/tools ## Run the tests that start real server processes
-	@echo "== tests with real processes: clusters, mirrors, lake and the others side by side; they are shown when all are done"
-	@$(MAKE) -j 4 --output-sync=target live-clusters live-mirrors live-lake live-others
+	@echo "== tests with real processes: clusters, mirrors, lake, simulation and the others side by side; each is shown when it is done"
+	@$(MAKE) -j 5 --output-sync=target live-clusters live-mirrors live-lake live-simulation live-others
 
 LIVE = MIRRORMQ_VARIANT=installed $(PYTEST) -q -p no:cacheprovider -m "live and not chaos" $(ARGS)
 
@@ -74,16 +91,42 @@ live-mirrors:
 live-lake:
 	@$(LIVE) tests/lake tests/page tests/live tests/fuzz
 
-live-others:
-	@$(LIVE) $(foreach part,cluster mirror node clients perf lake page live fuzz,--ignore tests/$(part))
+live-simulation:
+	@$(LIVE) tests/simnodes
 
-sim: $(VENV)/installed $(VENV)/tools ## Simulate clusters under faults, SEEDS=n of them
+live-others:
+	@$(LIVE) $(foreach part,cluster mirror node clients perf lake page live fuzz simnodes,--ignore tests/$(part))
+
+# Tests that repeat a cheaper one in another way or at a larger scale.
+SLOW = MIRRORMQ_VARIANT=installed $(PYTEST) -q -p no:cacheprovider -m chaos $(ARGS)
+
+slow: $(VENV)/installed $(VENV)/tools
+	@echo "== longer fault tests: clusters, mirrors and the others side by side; they are shown when all are done"
+	@$(MAKE) -j 3 --output-sync=target slow-clusters slow-mirrors slow-others
+
+slow-clusters:
+	@$(SLOW) tests/cluster tests/clients
+
+slow-mirrors:
+	@$(SLOW) tests/mirror
+
+slow-others:
+	@$(SLOW) $(foreach part,cluster clients mirror,--ignore tests/$(part))
+
+sim: $(VENV)/installed $(VENV)/tools ## Simulate clusters of whole nodes under faults, SEEDS=n of them; ARGS='--replay n' prints one
+	@PYTHONPATH=tests $(BIN)/python -m simnodes.run --seeds $(SEEDS) $(ARGS)
+
+sim-machine: $(VENV)/installed $(VENV)/tools ## Simulate the replication machine alone, SEEDS=n of them
 	@PYTHONPATH=tests $(BIN)/python -m sim.run --seeds $(SEEDS) $(ARGS)
 
-chaos: $(VENV)/installed $(VENV)/tools ## Run the long fault tests
+chaos: $(VENV)/installed $(VENV)/tools ## Random faults on real nodes and etcd in network namespaces (MINUTES, NODES=3|5, SEED); needs root
+	@PYTHONPATH=tests $(BIN)/python -m chaos.run --minutes $(MINUTES) --nodes $(NODES) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+long: $(VENV)/installed $(VENV)/tools ## Run the fault tests in their full length: hours
 	@MIRRORMQ_RACES=10000 MIRRORMQ_LOAD_SECONDS=60 MIRRORMQ_OUTAGE_SECONDS=30 MIRRORMQ_MANY=10000 MIRRORMQ_CRASHES=25 \
-	  MIRRORMQ_FAILOVERS=20 MIRRORMQ_SYNC_MESSAGES=300000 MIRRORMQ_MIRRORED=3000 MIRRORMQ_IDLE_SECONDS=30 MIRRORMQ_SCHEMA_EXAMPLES=100 \
+	  MIRRORMQ_FAILOVERS=20 MIRRORMQ_WORKER_FAILOVERS=10 MIRRORMQ_SYNC_MESSAGES=300000 MIRRORMQ_MIRRORED=3000 MIRRORMQ_IDLE_SECONDS=30 MIRRORMQ_SCHEMA_EXAMPLES=100 \
 	  MIRRORMQ_LAKE_MESSAGES=200000 MIRRORMQ_LAKE_KILLS=10 MIRRORMQ_LAKE_CRASHES=2 MIRRORMQ_LAKE_ROWS=100000 \
+	  MIRRORMQ_SEQUENCES=1000000 MIRRORMQ_SOCKET_SEQUENCES=50000 \
 	  MIRRORMQ_VARIANT=installed $(PYTEST) -m "chaos or long" --timeout 3600 $(ARGS)
 	@MIRRORMQ_STORE=etcd MIRRORMQ_VARIANT=installed $(PYTEST) -m "live and not chaos" --timeout 3600 tests/mirror $(ARGS)
 

@@ -32,7 +32,7 @@ class OurCluster:
 
     def start(self) -> None:
         """Start it and wait until all nodes serve."""
-        names = ",".join(f"bench{number}@localhost" for number in range(1, NODES + 1))
+        names = ",".join(f"bench-{self.folder.name}{number}@localhost" for number in range(1, NODES + 1))
         self._cluster("up", "--nodes", str(NODES), "--names", names, "--base-port", str(self.port - 1),
                       *self._mirrored, "--detach")
 

@@ -1,4 +1,4 @@
-"""From runs to a table: medians, ratios to RabbitMQ (more than 1 is better than RabbitMQ), Markdown and JSON."""
+"""From runs to a table: medians, ratios to the baseline (more than 1 is better), Markdown and JSON."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from typing import Any
 
 from generators import Figures
 from scenarios import Scenario
-
-BASELINE = "rabbitmq"
 
 
 @dataclass(frozen=True)
@@ -38,10 +36,11 @@ LATENCY = (
 
 @dataclass
 class Results:
-    """All runs: by scenario, by contender."""
+    """All runs: by scenario, by contender. `baseline` names the contender that the others are compared with."""
 
     titles: dict[str, str]
     facts: dict[str, Any]
+    baseline: str = "rabbitmq"
     runs: dict[str, dict[str, list[Figures]]] = field(default_factory=dict)
     scenarios: dict[str, Scenario] = field(default_factory=dict)
     skipped: list[str] = field(default_factory=list)
@@ -57,8 +56,8 @@ class Results:
         return median(getattr(figures, measure.field) for figures in runs) if runs else None
 
     def ratio(self, scenario: str, contender: str, measure: Measure) -> float | None:
-        """How many times better than RabbitMQ."""
-        ours, theirs = self.median(scenario, contender, measure), self.median(scenario, BASELINE, measure)
+        """How many times better than the baseline."""
+        ours, theirs = self.median(scenario, contender, measure), self.median(scenario, self.baseline, measure)
         if not ours or not theirs:
             return None
         return theirs / ours if measure.less_is_better else ours / theirs
@@ -92,10 +91,11 @@ def _processor() -> str:
 
 def rows(results: Results) -> list[list[str]]:
     """The table: one row for each figure of each scenario, the head first."""
-    others = [contender for contender in results.titles if contender != BASELINE]
-    head = ["scenario"] + ([results.titles[BASELINE]] if BASELINE in results.titles else [])
+    baseline = results.baseline
+    others = [contender for contender in results.titles if contender != baseline]
+    head = ["scenario"] + ([results.titles[baseline]] if baseline in results.titles else [])
     for contender in others:
-        head += [results.titles[contender]] + (["ratio"] if BASELINE in results.titles else [])
+        head += [results.titles[contender]] + (["ratio"] if baseline in results.titles else [])
     table = [head]
     for name, scenario in results.scenarios.items():
         table += [_row(results, name, scenario, measure, others) for measure in measures_of(scenario)]
@@ -104,11 +104,11 @@ def rows(results: Results) -> list[list[str]]:
 
 def _row(results: Results, name: str, scenario: Scenario, measure: Measure, others: list[str]) -> list[str]:
     row = [scenario.title + measure.label]
-    if BASELINE in results.titles:
-        row.append(_number(results.median(name, BASELINE, measure), measure))
+    if results.baseline in results.titles:
+        row.append(_number(results.median(name, results.baseline, measure), measure))
     for contender in others:
         row.append(_number(results.median(name, contender, measure), measure))
-        if BASELINE in results.titles:
+        if results.baseline in results.titles:
             ratio = results.ratio(name, contender, measure)
             row.append(f"{ratio:.2f}x" if ratio else "-")
     return row
@@ -130,10 +130,11 @@ def markdown(results: Results) -> str:
 
 def _told(results: Results) -> str:
     facts = results.facts
+    baseline = results.titles.get(results.baseline, "RabbitMQ")
     return (
         f"{facts['date']}; {facts['cores']} cores, {facts['processor']}; {facts['system']}; Python {facts['python']}; "
         f"load before the start {facts['load_before']}. Load from {facts['generator']}, median of {facts['runs']} runs "
-        f"of {facts['seconds']:g} s, the brokers in turn. A ratio above 1 is better than RabbitMQ."
+        f"of {facts['seconds']:g} s, the brokers in turn. A ratio above 1 is better than {baseline}."
     )
 
 

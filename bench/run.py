@@ -61,6 +61,7 @@ class Contender(Protocol):
 @click.option("--tool", metavar="PATH", help="Another load generator, one that takes amqpload's options.")
 @click.option("--no-rabbitmq", is_flag=True, help="Our node alone.")
 @click.option("--no-management", is_flag=True, help="RabbitMQ without its management plugin (ours always has its API).")
+@click.option("--against", metavar="PATH", help="Compare with another build's mirrormq command instead of with RabbitMQ.")
 @click.option("--mirrormq", "command", metavar="PATH", help="The mirrormq command (default: beside this Python).")
 @click.option("--data", type=click.Path(path_type=Path), default=HERE.parent / ".data", help="Where brokers keep data.")
 @click.option("--lake", "is_lake", is_flag=True, help="Measure what Spark gets out of queues instead.")
@@ -137,6 +138,7 @@ class Bench:
         tool: str | None,
         no_rabbitmq: bool,
         no_management: bool,
+        against: str | None,
         command: str,
         data: Path,
     ) -> None:
@@ -150,13 +152,16 @@ class Bench:
         self.pure = pure
         self.mirrored = mirrored
         self.forwarded = forwarded
-        self.rabbitmq = None if no_rabbitmq else rabbitmq.find()
+        self.against = against
+        self.rabbitmq = None if no_rabbitmq or against else rabbitmq.find()
         self.management = not no_management
 
     def run(self) -> report.Results:
         """Start everybody, run everything, stop everybody."""
         if not Path(self.command).exists():
             raise Failed(f"{self.command} is missing: run 'make install' first, or name it with --mirrormq")
+        if self.against and not Path(self.against).exists():
+            raise Failed(f"{self.against} is missing: --against takes the mirrormq command of another build")
         facts = report.machine() | {"generator": self.generator.name, "runs": self.runs, "seconds": self.seconds}
         if facts["load_before"] > BUSY:
             tell(f"This machine is busy (load {facts['load_before']}); the figures will not mean much.")
@@ -164,7 +169,8 @@ class Bench:
         with ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-", dir=self.data)))
             contenders = self._started(folder, stack)
-            results = report.Results({name: self._title(name, one) for name, one in contenders.items()}, facts)
+            titles = {name: self._title(name, one) for name, one in contenders.items()}
+            results = report.Results(titles, facts, "other" if self.against else "rabbitmq")
             for scenario in self.scenarios:
                 self._measure(scenario, contenders, results)
         return results
@@ -188,12 +194,17 @@ class Bench:
             theirs = clusters.RabbitCluster(script, folder / "rabbitmq", management=management, mirrored=self.mirrored)
             contenders |= {"rabbitmq": theirs, "quorum": clusters.Quorum(theirs)} if self.mirrored else \
                 {"rabbitmq": clusters.Forwarded(theirs)}
+        if self.against:
+            other = clusters.OurCluster(self.against, folder / "other", mirrored=self.mirrored)
+            contenders["other"] = other if self.mirrored else clusters.Forwarded(other)
         return contenders | {"mirrormq": ours if self.mirrored else clusters.Forwarded(ours)}
 
     def _nodes(self, folder: Path) -> dict[str, Contender]:
         contenders: dict[str, Contender] = {}
         if self.rabbitmq is not None:
             contenders["rabbitmq"] = rabbitmq.RabbitMQ(self.rabbitmq, folder / "rabbitmq", management=self.management)
+        elif self.against:
+            contenders["other"] = Node([self.against], folder / "other", pure=False)
         else:
             tell("RabbitMQ is not installed or not wanted: there will be no ratios.")
         contenders["mirrormq"] = Node([self.command], folder / "mirrormq", pure=False)
@@ -203,7 +214,7 @@ class Bench:
 
     def _title(self, name: str, contender: Contender) -> str:
         names = {"rabbitmq": "RabbitMQ", "mirrormq": "MirrorMQ", "uncompiled": "MirrorMQ, uncompiled,",
-                 "quorum": "quorum queues of RabbitMQ"}
+                 "quorum": "quorum queues of RabbitMQ", "other": "MirrorMQ of the other build,"}
         return f"{names[name]} {contender.version()}".strip()
 
     def _measure(self, scenario: Scenario, contenders: dict[str, Contender], results: report.Results) -> None:

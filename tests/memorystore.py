@@ -12,6 +12,37 @@ class MemoryStore:
         self.brokers = list(brokers)
         self.revision = 0
         self.items: dict[str, tuple[str, int]] = {}
+        self.unsettled: list[tuple[Broker, list[Proposal]]] = []
+        self.blind: dict[Broker, dict[str, int]] = {}  # who hears of no change, and the revisions that it knows
+
+    def put(self, name: str, text: str | None) -> None:
+        """What nobody here proposed."""
+        self.revision += 1
+        self._write(name, text)
+        self._finish()
+
+    def blindfold(self, broker: Broker) -> None:
+        """Its watch is broken, or late. Nobody is told that a proposal is settled before it sees again."""
+        self.blind[broker] = {name: revision for name, (_, revision) in self.items.items()}
+
+    def uncover(self, broker: Broker) -> None:
+        """It sees what has become of everything, and not what was in between."""
+        known = self.blind.pop(broker)
+        for name in [name for name in known if name not in self.items]:
+            broker.records.apply(name, None, self.revision)
+        for name, (text, revision) in self.items.items():
+            if known.get(name) != revision:
+                broker.records.apply(name, text, revision)
+        broker.records.finish()
+        if not self.blind:
+            unsettled, self.unsettled = self.unsettled, []
+            for proposer, proposals in unsettled:
+                agreement.settle(proposer, proposals)
+
+    def _finish(self) -> None:
+        for broker in self.brokers:
+            if broker not in self.blind:
+                broker.records.finish()
 
     def commit(self) -> None:
         """Decide on everything that was proposed, until nothing more is."""
@@ -20,7 +51,9 @@ class MemoryStore:
                 proposals = broker.journal.take()
                 for proposal in proposals:
                     self._decide(proposal)
-                if proposals:
+                if proposals and self.blind:
+                    self.unsettled.append((broker, proposals))
+                elif proposals:
                     agreement.settle(broker, proposals)
 
     def _decide(self, proposal: Proposal) -> None:
@@ -35,8 +68,7 @@ class MemoryStore:
                 self._write(name, None)
             for write in proposal.writes:
                 self._write(write.name, write.text)
-            for broker in self.brokers:
-                broker.records.finish()
+            self._finish()
 
     def _write(self, name: str, text: str | None) -> None:
         if text is not None:
@@ -44,4 +76,5 @@ class MemoryStore:
         elif self.items.pop(name, None) is None:
             return
         for broker in self.brokers:
-            broker.records.apply(name, text, self.revision)
+            if broker not in self.blind:
+                broker.records.apply(name, text, self.revision)

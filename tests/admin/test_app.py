@@ -80,3 +80,30 @@ async def test_a_node_whose_port_is_taken_after_a_pause_tries_again(tmp_path: Pa
     await until(lambda: not partition.reason)
     assert is_open(port)
     await app.close()
+
+
+async def test_a_node_that_was_cut_off_lets_clients_in_when_its_lease_is_renewed(tmp_path: Path) -> None:
+    settings = config(tmp_path)
+    app = App(settings)
+    await app.start()
+    cluster, partition = app.running().cluster, app.running().partition
+    keep_alive = cluster.store.keep_alive
+    asked, answered = asyncio.Event(), asyncio.Event()
+
+    async def slow(lease: int) -> float:
+        asked.set()
+        await answered.wait()
+        return await keep_alive(lease)
+
+    cluster.store.keep_alive = slow  # type: ignore[method-assign]
+    await partition._pause("a test wants it")
+    cluster.store.reachability.lost("cut off")
+    cluster.store.reachability.found()
+    await asked.wait()
+    await partition.look()
+    assert partition.reason
+    assert not is_open(settings.tcp_listeners[0].port)
+    answered.set()
+    await until(lambda: not partition.reason)
+    assert is_open(settings.tcp_listeners[0].port)
+    await app.close()

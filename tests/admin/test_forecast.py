@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mirrormq.admin.outlook import LOST, MOVES, WAITS, verdict
-from mirrormq.admin.ring_view import Placement
+from mirrormq.admin.outlook import LOST, MOVES, PARTLY, WAITS, verdict
+from mirrormq.admin.ring_view import Heir, Placement
 
 from .conftest import Connect
 from .support import NODE, Node
@@ -38,6 +38,17 @@ def test_the_verdict_follows_from_copies_in_sync(durable: bool, exclusive: bool,
     told, sentence = verdict(_Queue(durable=durable, exclusive=exclusive), place)  # type: ignore[arg-type]
     assert told == word
     assert sentence
+
+
+@pytest.mark.parametrize(("lacks", "words"), [
+    (3, "it has 1 of 4 messages"), (0, "it has 4 messages, as this node does"),
+    (None, "how many of 4 messages it has is not known"),
+])
+def test_a_mirror_that_takes_over_out_of_sync_is_named_with_what_it_has(lacks: int | None, words: str):
+    told, sentence = verdict(_Queue(), BARE, Heir("c", lacks))  # type: ignore[arg-type]
+    assert told == PARTLY
+    assert sentence.startswith("c takes over although it is not in sync")
+    assert words in sentence
 
 
 @pytest.mark.live

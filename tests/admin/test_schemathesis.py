@@ -1,6 +1,6 @@
 """Schemathesis reads the OpenAPI document and asks the node whatever it allows, and what it does not allow: never a 500.
 
-Few requests for each operation here; MIRRORMQ_SCHEMA_EXAMPLES says how many (`make chaos` asks more).
+Few requests for each operation here; MIRRORMQ_SCHEMA_EXAMPLES says how many (`make long` asks more).
 """
 
 from __future__ import annotations

@@ -203,6 +203,11 @@ def inequivalence(current: Table, arguments: Table) -> str:
         ({"x-overflow": "drop-head"}, {}, "x-overflow: none / the value 'drop-head' of type 'longstr'"),
         ({"x-queue-master-locator": "random"}, {},
          "x-queue-master-locator: none / the value 'random' of type 'longstr'"),
+        ({"x-message-ttl": 10}, {"x-message-ttl": 10.0}, "x-message-ttl: '10.0' / '10'"),
+        ({"x-max-length": 10}, {"x-max-length": 10.0}, "x-max-length: '10.0' / '10'"),
+        ({"x-max-priority": 1}, {"x-max-priority": True}, "x-max-priority: 'true' / '1'"),
+        ({"x-max-length-bytes": 10}, {"x-max-length-bytes": "10"}, "x-max-length-bytes: '10' / '10'"),
+        ({"x-expires": 10}, {"x-expires": Decimal(10)}, "x-expires: '10' / '10'"),
     ],
 )  # fmt: skip
 def test_redeclaring_with_other_arguments_is_refused(current: Table, arguments: Table, text: str) -> None:
@@ -222,6 +227,8 @@ def test_redeclaring_with_other_arguments_is_refused(current: Table, arguments: 
         ({"x-foo": 1}, {"x-foo": 2}),
         ({"x-foo": 1}, {}),
         ({"x-max-length": 5}, {"x-max-length": 5}),
+        ({"x-max-length": 5}, {"x-max-length": Timestamp(5)}),
+        ({"x-overflow": "drop-head"}, {"x-overflow": ByteArray(b"drop-head")}),
     ],
 )
 def test_redeclaring_the_same_passes(current: Table, arguments: Table) -> None:

@@ -171,6 +171,7 @@ def test_a_wrong_definition_gets_rabbitmqs_sentence(definition: Definition, text
         {"shards-per-node": 2, "routing-key": "1"},
         {"max-age": "7D", "delivery-limit": 0, "dead-letter-strategy": "at-least-once"},
         {"ha-mode": "all", "ha-replication": "async", "sync-interval": "10s", "ha-min-in-sync": 2},
+        {"ha-mode": "all", "ha-replication": "async", "sync-interval": 0},
         {"log-retention": 60_000, "log-retention-bytes": 0},
         {"log-retention": "2h"},
     ],

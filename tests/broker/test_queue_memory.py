@@ -232,6 +232,7 @@ def test_what_is_published_after_a_crash_was_never_delivered_though_its_index_wa
     world = World()
     queue = new_queue(world)
     queue.publish(large(world, 0), None)
+    queue.reserve(1, 100)
     hold_all(world, queue, 1)
     again = restarted(world, queue)
     assert again.reserved > again.next_index + 3

@@ -60,6 +60,18 @@ def test_a_group_of_tasks_on_two_workers_answers_in_full(fleet: Fleet) -> None:
     assert [result.get(timeout=WAIT) for result in results] == [2 * n for n in range(50)]
 
 
+def test_a_worker_of_three_queues_serves_them_alike(fleet: Fleet) -> None:
+    queues = [f"{fleet.queue}.{word}" for word in "abc"]
+    path = fleet.path("done")
+    for name in queues:
+        for _ in range(100):
+            fleet.call("record", path, name, queue=name, ignore_result=True)
+    fleet.start("-Q", ",".join(queues))
+    eventually(lambda: len(lines(path)) >= 100, within=WAIT)
+    done = lines(path)[:100]
+    assert min(done.count(name) for name in queues) >= 25
+
+
 def test_the_reply_queue_is_the_one_celery_expects(fleet: Fleet, broker: Broker, vhost: str) -> None:
     fleet.start()
     assert fleet.call("add", 1, 1).get(timeout=WAIT) == 2

@@ -10,7 +10,9 @@ import pika.exceptions
 import pytest
 import trustme
 from cryptography import x509
+from pika import spec
 
+from compat.rawclient import RawClient, content_frames, method_frame
 from compat.support import ServerProcess, eventually, free_port, own_server_only, quote
 
 from .conftest import Serve
@@ -179,3 +181,18 @@ def test_external_is_not_offered_without_tls(serve: Serve, certificates: Certifi
     )
     with pytest.raises(pika.exceptions.AuthenticationError):
         pika.BlockingConnection(parameters)
+
+
+def test_close_ok_arrives_over_tls_though_publishes_follow_the_close(serve: Serve, certificates: Certificates) -> None:
+    server = start(serve, certificates)
+    published = method_frame(1, spec.Basic.Publish(0, "", "nowhere")) + content_frames(1, b"x" * 1000)
+    close = method_frame(0, spec.Connection.Close(200, "bye", 0, 0))
+    for _ in range(20):
+        client = RawClient("127.0.0.1", server.port)
+        client.socket = certificates.context().wrap_socket(client.socket, server_hostname="localhost")
+        client.handshake()
+        client.open_channel(1)
+        client.send(published * 20 + close + published * 2000)
+        client.expect(spec.Connection.CloseOk, 0)
+        client.send(published * 4000)
+        client.close()

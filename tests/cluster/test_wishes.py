@@ -114,3 +114,15 @@ def test_who_is_not_in_sync_leads_only_where_the_policy_says_so(failure: str | N
         policy["ha-promote-on-shutdown"] = shutdown
     wish = desired(policy, standing("a", "b"), Nodes(("a", "b"), ("a", "b")), pick_first, rate=0, revision=1)
     assert (wish.promote_after_crash, wish.promote_after_stop) == (after_crash, after_stop)
+
+
+@pytest.mark.parametrize(("definition", "seconds"), [
+    ({"ha-replication": "async", "sync-interval": "10s"}, 10.0),
+    ({"ha-replication": "async", "sync-interval": 250}, 0.25),
+    ({"ha-replication": "async", "sync-interval": 0}, 0.0),
+    ({"ha-replication": "async"}, 7.0),
+    ({"sync-interval": "10s"}, 0.0),
+])  # fmt: skip
+def test_only_an_asynchronous_policy_keeps_entries_back(definition: dict[str, object], seconds: float) -> None:
+    wanted = desired(ALL | definition, standing("a"), Nodes(("a", "b"), ("a", "b")), pick_first, rate=0, revision=1, gather=7.0)
+    assert wanted.gather == seconds

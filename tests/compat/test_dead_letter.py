@@ -243,6 +243,37 @@ def test_a_forged_death_record_is_replaced_when_it_is_no_list(channel: Any, queu
     assert deaths(fetch(channel, sink)) == [(name, "rejected", 1)]
 
 
+ONCE, FIVE = {"queue": "a", "reason": "expired"}, {"queue": "b", "reason": "maxlen", "count": 5}
+OTHER = {"queue": "c", "reason": "expired"}
+
+
+@pytest.mark.parametrize(
+    ("forged", "rest"),
+    [
+        ([ONCE, OTHER], [("c", "expired", 1), ("a", "expired", 1)]),
+        ([ONCE, OTHER, ONCE], [("c", "expired", 1), ("a", "expired", 2)]),
+        ([FIVE, FIVE | {"count": 7}, ONCE], [("a", "expired", 1), ("b", "maxlen", 5)]),
+        ([ONCE | {"count": 3}, ONCE], [("a", "expired", 3)]),
+    ],
+)
+def test_death_records_are_folded_and_counted(channel: Any, queue: Declare, forged: list[Any], rest: list[Any]) -> None:
+    """As brokers left them that did not count: one record for each time that a message died."""
+    sink = queue()
+    name = queue(arguments=to(sink))
+    publish(channel, name, headers={"x-death": forged})
+    reject(channel, name)
+    assert deaths(fetch(channel, sink)) == [(name, "rejected", 1), *rest]
+
+
+def test_a_death_goes_on_with_the_count_of_its_folded_records(channel: Any, queue: Declare) -> None:
+    sink = queue()
+    name = queue(arguments=to(sink))
+    mine = {"queue": name, "reason": "rejected"}
+    publish(channel, name, headers={"x-death": [mine, ONCE, mine]})
+    reject(channel, name)
+    assert deaths(fetch(channel, sink)) == [(name, "rejected", 3), ("a", "expired", 1)]
+
+
 # cycles
 
 

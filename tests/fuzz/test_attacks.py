@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,8 @@ from .process import Server
 pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 SEED = 20
 MEBI = 1 << 20
+WARM = 2_000
+SEQUENCES = int(os.environ.get("MIRRORMQ_SOCKET_SEQUENCES", "5000"))
 
 
 @pytest.fixture(scope="module")
@@ -83,9 +86,9 @@ def test_no_more_channels_than_agreed_can_be_opened(server: Server) -> None:
 @pytest.mark.chaos
 @pytest.mark.timeout(3600)
 def test_many_mutated_sequences_over_sockets_and_thousands_of_strangers(server: Server) -> None:
-    attacks.sequences(server, SEED + 1, 0, 2_000, Counter())
+    attacks.sequences(server, SEED + 1, 0, WARM, Counter())
     before = server.resident()
-    attacks.sequences(server, SEED + 1, 2_000, 48_000, Counter())
+    attacks.sequences(server, SEED + 1, WARM, SEQUENCES, Counter())
     assert server.resident() - before < 32 * MEBI
     assert attacks.silent_crowd(server, 5000) < 20_000
     server.check_alive()

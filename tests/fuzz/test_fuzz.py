@@ -86,5 +86,5 @@ def test_a_broken_proxy_header_is_refused_and_nothing_worse() -> None:
 
 @pytest.mark.chaos
 @pytest.mark.timeout(3600)
-def test_a_million_mutated_sequences_end_in_order_and_memory_stays_flat() -> None:
-    Campaign(int(os.environ.get("FUZZ_SEED", "1"))).run(int(os.environ.get("FUZZ_SEQUENCES", "1000000")))
+def test_many_mutated_sequences_end_in_order_and_memory_stays_flat() -> None:
+    Campaign(int(os.environ.get("FUZZ_SEED", "1"))).run(int(os.environ.get("MIRRORMQ_SEQUENCES", "50000")))

@@ -22,7 +22,7 @@ from mirrormq.log.errors import QueueDamaged
 
 START = 1_700_000_000_000
 QUIET_TURNS = 200
-UNDER_WAY = ("active", "dirty", "awaiting", "parting", "confirming", "resumed", "drained", "letters")
+UNDER_WAY = ("active", "dirty", "awaiting", "parting", "confirming", "eased", "resumed", "drained", "letters")
 """What a broker at rest has none of."""
 
 PASSWORDS = {name: hash_password(name, b"salt") for name in ("guest", "clerk")}
@@ -37,6 +37,7 @@ class MemoryLog(LogPort):
 
     def __init__(self) -> None:
         super().__init__()
+        self.wanted = 0         # what is synced at the end of a turn
         self.chunks: dict[int, list[bytes]] = {}
         self.starts: dict[int, list[int]] = {}
         self.next_index: dict[int, int] = {}
@@ -55,6 +56,11 @@ class MemoryLog(LogPort):
         self.starts.setdefault(log_id, []).append(first_index)
         self.next_index[log_id] = first_index + count
         self.position += len(chunk)
+        if sync:
+            self.wanted = self.position
+
+    def sync(self) -> None:
+        self.wanted = self.position
 
     def read(self, log_id: int, index: int, max_bytes: int) -> list[Entry]:
         self._check_sound(log_id)
@@ -180,7 +186,7 @@ class World:
     def stable(self) -> None:
         """The log and the records are on disk."""
         self.store.commit()
-        self.broker.reach(self.log.position)
+        self.broker.reach(self.log.wanted)
 
     def wait(self, milliseconds: int) -> None:
         self.broker.now = self.broker.now + milliseconds

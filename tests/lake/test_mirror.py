@@ -201,7 +201,7 @@ def check_lake(spark: Any, nodes: Nodes, place: Place, load: Load) -> None:
 def test_the_command_mirrors_once_and_says_what_it_did(
     spark: Any, node: Node, vhost: str, channel: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In this process, with the session that is there; with a Spark of its own it runs in 'make chaos'."""
+    """In this process, with the session that is there; with a Spark of its own it runs in 'make test-all'."""
     monkeypatch.setattr("signal.signal", lambda *_: None)
     fill(channel, "q", 40)
     quiet(node.client(vhost))

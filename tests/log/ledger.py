@@ -90,7 +90,7 @@ class Ledger:
                     for gone in range(low, high + 1):
                         fold.live.pop(gone, None)
             elif entry.kind == RESERVE:
-                fold.reserved = max(fold.reserved, entry.count)
+                fold.reserved = entry.count
             elif entry.kind == FORGET:
                 fold.publishers.pop(entry.count, None)
             if origin is not None:

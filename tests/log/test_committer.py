@@ -94,9 +94,63 @@ async def test_what_needs_no_durability_is_not_synced(tmp_path: Path) -> None:
     requests = bench.syncer.requests  # type: ignore[attr-defined]
     bench.publish(b"spilled")
     bench.committer.kick(sync=False)
-    await bench.until(lambda: bench.store.durable == bench.store.position)
+    await bench.until(lambda: not bench.committer.busy)
     assert bench.syncer.requests == requests  # type: ignore[attr-defined]
     assert bench.reopened() == [b"first of its file", b"spilled"]
+    bench.close()
+
+
+async def test_what_was_written_without_a_sync_is_synced_when_somebody_waits_for_it(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, FailingSyncer)
+    bench.publish(b"first of its file")
+    await bench.committer.drain()
+    synced = bench.store.position
+    requests = bench.syncer.requests  # type: ignore[attr-defined]
+    bench.publish(b"spilled")
+    bench.committer.kick(sync=False)
+    await bench.until(lambda: not bench.committer.busy)
+    assert (bench.store.durable, bench.durable[-1]) == (synced, synced)
+    bench.committer.kick()
+    await bench.until(lambda: not bench.committer.busy)
+    assert bench.durable[-1] == bench.store.durable == bench.store.position
+    assert bench.syncer.requests == requests + 1  # type: ignore[attr-defined]
+    bench.committer.kick()
+    assert not bench.committer.busy
+    bench.close()
+
+
+async def test_what_joins_a_commit_before_its_sync_was_asked_for_is_not_told_durable_until_then(tmp_path: Path) -> None:
+    """The turn in which a mirror's entry came has not ended when the commit under way does."""
+    bench = Bench(tmp_path, FailingSyncer)
+    bench.publish(b"first")
+    bench.committer.kick()
+    synced = bench.store.position
+    bench.publish(b"second")
+    await bench.until(lambda: not bench.committer.busy)
+    assert bench.store.pending_bytes == 0
+    assert bench.durable == [synced, synced]
+    bench.committer.kick()
+    await bench.until(lambda: not bench.committer.busy)
+    assert bench.durable[-1] == bench.store.position
+    bench.close()
+
+
+async def test_when_a_later_sync_fails_what_was_written_before_is_written_anew(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, FailingSyncer)
+    bench.publish(b"before")
+    await bench.committer.drain()
+    good = bench.store.wal.current.end
+    bench.publish(b"unsynced")
+    bench.committer.kick(sync=False)
+    await bench.until(lambda: not bench.committer.busy)
+    bench.syncer.failures = 1  # type: ignore[attr-defined]
+    await bench.committer.drain()
+    assert bench.faults[1:] == [None]
+    first = bench.store.wal.files[0]
+    assert (len(bench.store.wal.files), first.end) == (2, good)
+    os.truncate(first.path, good)
+    assert bench.store.pending_bytes == 0
+    assert bench.reopened() == [b"before", b"unsynced"]
     bench.close()
 
 
@@ -130,7 +184,7 @@ async def test_after_a_failed_sync_the_data_is_written_anew_elsewhere(tmp_path: 
     good = bench.store.wal.current.end
     bench.publish(b"unsynced")
     bench.committer.kick(sync=False)
-    await bench.until(lambda: bench.store.durable == bench.store.position)
+    await bench.until(lambda: not bench.committer.busy)
     bench.syncer.failures = failures  # type: ignore[attr-defined]
     bench.publish(b"during")
     bench.committer.kick()
@@ -197,9 +251,11 @@ async def test_when_the_helper_is_killed_at_a_sync_the_data_is_written_anew(tmp_
     bench.close()
 
 
-async def test_a_spare_that_was_taken_away_is_not_missed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["gone.spare", "a file/out of reach.spare"])
+async def test_a_spare_that_cannot_be_taken_is_not_missed(tmp_path: Path, name: str) -> None:
     bench = Bench(tmp_path, ThreadSyncer, wal_bytes=1000)
-    bench.store.wal.spares.append(tmp_path / "wal" / "gone.spare")
+    (tmp_path / "wal" / "a file").touch()
+    bench.store.wal.spares.append(tmp_path / "wal" / name)
     async with asyncio.timeout(60):
         for number in range(3):
             bench.publish(b"%d" % number * 900)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from array import array
 from pathlib import Path
 
+import pytest
+
 from mirrormq.log.committer import Committer
 from mirrormq.log.entries import ChunkBuilder
-from mirrormq.log.helper import perform
+from mirrormq.log.helper import Job, perform
 from mirrormq.log.keeper import Keeper, due_work
 from mirrormq.log.snapshot import Snapshot
 from mirrormq.log.store import Store
+from mirrormq.log.syncer import ThreadSyncer, Worker
 
 from .keeping import KIB, Node
 from .support import append_messages, read_all
@@ -285,3 +290,50 @@ def test_what_was_thinned_out_is_not_written_anew_before_more_of_it_is_gone(tmp_
     assert files[0] == files[1] == files[2] == files[3]
     assert node.bytes_in_use() < 60 * KIB
     assert node.live_bodies(1) == [b"%4d" % number * KIB for number in range(0, 100, 10)]
+
+
+class SpareRefuser(Worker):
+    """Whatever the reason is: no spare file."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, error: int) -> None:
+        super().__init__(loop)
+        self.error = error
+        self.refused = 0
+
+    async def perform(self, job: Job) -> None:
+        if job[0] == "fill":
+            self.refused += 1
+            raise OSError(self.error, os.strerror(self.error))
+        perform(job)
+
+
+@pytest.mark.parametrize("error", [errno.EIO, errno.EACCES, errno.ENOENT, errno.ENOSPC])
+async def test_a_spare_that_cannot_be_made_is_no_fault_and_holds_up_nothing(tmp_path: Path, error: int) -> None:
+    loop = asyncio.get_running_loop()
+    node = Node(tmp_path, wal_bytes=16 * KIB, segment_bytes=64 * KIB)
+    faults: list[str | None] = []
+    committer = Committer(node.store, loop, lambda _: None, faults.append, syncer=ThreadSyncer(loop))
+    worker = SpareRefuser(loop, error)
+    keeper = Keeper(node.store, committer, loop, node.snapshot, faults.append, worker=worker)
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        keeping = group.create_task(keeper.run())
+        node.publish(1, [b"m" * 1000])
+        await committer.drain()
+        while not worker.refused:  # noqa: ASYNC110 - what is waited for has no event
+            await asyncio.sleep(0.01)
+        for _ in range(4):
+            node.publish(1, [b"m" * 1000 for _ in range(10)])
+            await committer.drain()
+        while len(node.store.wal.files) > 1:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        keeping.cancel()
+    committer.close()
+    assert faults == []
+    assert len(node.live_bodies(1)) == 41
+
+
+def test_a_job_that_fills_a_file_and_fails_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "x.spare").mkdir()
+    with pytest.raises(OSError, match="Is a directory"):
+        perform(("fill", str(tmp_path / "x.spare"), KIB))
+    assert [path.name for path in tmp_path.iterdir()] == ["x.spare"]

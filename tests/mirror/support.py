@@ -23,6 +23,7 @@ class Cluster:
         self.states: dict[str, State] = {}
         self.logs: dict[str, list[Batch]] = {name: [] for name in self.names}
         self.quarantine: dict[str, list[Batch]] = {name: [] for name in self.names}
+        self.sums: dict[str, tuple[int, int, int]] = {}     # what copies come to, where that is not all the same
         self.held_disks: set[str] = set()
         self.store_down = False
         self.down: set[str] = set()
@@ -156,6 +157,8 @@ class Cluster:
             following = min(effect.position + 1, effect.base)
             done = following == effect.base
             self.later(who, i.BackfillRead(effect.to, effect.nonce, effect.base, following, b"m", done, upto))
+        elif isinstance(effect, e.TakeSum):
+            self.later(who, i.SumTaken(effect.index, *self.sums.get(who, (0, 0, 0))))
         elif isinstance(effect, e.InstallPiece):
             self.pieces.append((who, effect))
             self.later(who, i.PieceInstalled(effect.base, effect.next, effect.done))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mirror.support import Cluster, three
-from mirrormq.mirror.deadlines import ALONE, NEVER, RESTART_GRACE, STAGGER
+from mirrormq.mirror.deadlines import ALONE, COMPARE_AFTER, NEVER, RESTART_GRACE, STAGGER
 from mirrormq.mirror.machine import effects as e
 from mirrormq.mirror.machine import inputs as i
 from mirrormq.mirror.machine.messages import Entries, Mark
@@ -43,7 +43,7 @@ def test_members_learn_what_is_stable() -> None:
 def test_an_idle_machine_wants_no_tick() -> None:
     cluster = three()
     cluster.append()
-    cluster.wait(10.0)
+    cluster.wait(COMPARE_AFTER + 10.0)
     assert {state.wake_at for state in cluster.states.values()} == {NEVER}
 
 

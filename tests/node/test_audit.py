@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from mirrormq.cluster.coordination import open_coordination
-from mirrormq.node.audit import KEPT, PREFIX, Json, is_stored, judge, shorten
+from mirrormq.node.audit import KEPT, PREFIX, Json, add_quarantined, is_stored, judge, shorten
 
 
 def record(**more: object) -> Json:
-    return {"forced": False, "asynchronous": False, "new_leader": "b@x", "old_leader": "a@x", "end": 100, **more}
+    return {"forced": False, "asynchronous": False, "new_leader": "b@x", "old_leader": "a@x", "end": 100, "messages": 2,
+            **more}
 
 
 @pytest.mark.parametrize(("known", "lost", "words"), [
@@ -34,6 +36,15 @@ def test_what_cannot_be_known_is_not_claimed(how: str) -> None:
     assert "0 confirmed messages lost" not in about["verdict"]
 
 
+def test_the_states_of_the_members_are_told() -> None:
+    about = record(known_stable={"b@x": 100}, members=["b@x", "c@x", "d@x", "e@x"],
+                   compared={"c@x": [True, 12, 12], "d@x": [False, 12, 10]})
+    judge(about)
+    assert "c@x is in the same state, with 12 persistent messages" in about["verdict"]
+    assert "d@x is in another state, with 10 persistent messages and not 12" in about["verdict"]
+    assert "the state of e@x is not compared yet" in about["verdict"]
+
+
 async def test_however_far_apart_their_epochs_are_the_newest_records_of_a_queue_stay(tmp_path: Path) -> None:
     store = await open_coordination(f"sqlite:{tmp_path / 'file'}")
     try:
@@ -45,6 +56,23 @@ async def test_however_far_apart_their_epochs_are_the_newest_records_of_a_queue_
         assert len((await store.read(PREFIX)).items) == KEPT + 1
         assert await is_stored(store, [], [7])
         assert len((await store.read(PREFIX)).items) == 1
+    finally:
+        await store.close()
+
+
+async def test_what_comes_back_into_quarantine_is_in_the_record_of_the_takeover(tmp_path: Path) -> None:
+    store = await open_coordination(f"sqlite:{tmp_path / 'file'}")
+    try:
+        about = record(epoch=4, forced=True, known_stable={"b@x": 100})
+        judge(about)
+        assert "b@x was not in sync and held 2 messages; how many the others had beyond that is not known" in about["verdict"]
+        assert await is_stored(store, [(7, about)], [])
+        assert await add_quarantined(store, 7, 4, "a@x", 10)
+        assert await add_quarantined(store, 7, 5, "a@x", 10), "there is no such record any more"
+        found = (await store.read(f"{PREFIX}{7:016x}/")).items
+        told = json.loads(next(iter(found.values())).value)
+        assert (told["lost"], told["quarantined"]) == (10, {"a@x": 10})
+        assert "10 on a@x" in told["verdict"]
     finally:
         await store.close()
 

@@ -149,6 +149,17 @@ def test_rebalance_triggers_may_be_spelt_with_a_dash(write: Write, word: str) ->
     assert load_config(write(f"cluster_rebalance = {word}\n"), {}, {}).cluster_rebalance == word.replace("-", "_")
 
 
+@pytest.mark.parametrize(("value", "seconds"), [("0", 0.0), ("10", 10.0), ("500ms", 0.5)])
+def test_the_interval_of_asynchronous_mirrors_may_be_none(write: Write, value: str, seconds: float) -> None:
+    assert load_config(write(""), {}, {}).sync_interval == 0.0
+    assert load_config(write(f"sync_interval = {value}\n"), {}, {}).sync_interval == seconds
+
+
+@pytest.mark.parametrize("word", ["round_robin", "round-robin"])
+def test_the_strategy_of_a_rebalance_may_be_spelt_with_a_dash(write: Write, word: str) -> None:
+    assert load_config(write(f"cluster_rebalance.strategy = {word}\n"), {}, {}).cluster_rebalance_strategy == "round_robin"
+
+
 def test_disc_copies_may_be_empty(write: Write) -> None:
     assert load_config(write("disc_copies =\n"), {}, {}).mirrored_queues == ()
 
@@ -391,3 +402,12 @@ def test_no_text_makes_the_reader_fail_with_anything_but_a_problem(text: str) ->
     settings, unreadable = read_settings(text, "FILE")
     lines = [line for line in text.splitlines() if line.strip() and not line.strip().startswith("#")]
     assert len(settings) + len(unreadable) == len(lines)
+
+
+def test_paths_are_absolute_wherever_they_are_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The node hands them to processes that stand elsewhere."""
+    monkeypatch.chdir(tmp_path)
+    env = {"HOME": "/home/u"}
+    assert load_config(None, env, {"data_dir": Path("data")}).data_dir == tmp_path / "data"
+    assert load_config(None, env | {"MIRRORMQ_DATA_DIR": "data"}, {}).data_dir == tmp_path / "data"
+    assert load_config(None, {"XDG_DATA_HOME": "x"}, {"node_name": "r@h"}).data_dir == tmp_path / "x/mirrormq/r@h"

@@ -12,6 +12,7 @@ from mirrormq.cli.server import server
 from mirrormq.cluster.coordination.opening import parse_etcd
 from mirrormq.node.config import ConfigError, NodeConfig, load_config
 from mirrormq.node.logs import handlers_of
+from mirrormq.node.mirror_keys import definition, pattern
 
 
 @pytest.fixture
@@ -152,3 +153,28 @@ def test_a_log_file_that_cannot_be_written_is_told(file: Path, tmp_path: Path) -
     file.write_text(f"log.dir = {file}/inside\nlog.file = node.log\n")
     result = CliRunner().invoke(server, ["--config", str(file), "--data-dir", str(tmp_path / "data")])
     assert str(result.exception) == f"mirrormq cannot start:\nlog.file: {file}/inside cannot be written (Not a directory)"
+
+
+def test_disc_copies_and_a_pattern_are_not_both_taken(file: Path) -> None:
+    text = "mirroring_policy = all\nmirroring_policy.pattern = ^x\ndisc_copies = orders\n"
+    assert problem(file, text) == (
+        "FILE:2: 'disc_copies' names the queues to mirror, and so does 'mirroring_policy.pattern': keep one of them; "
+        "a pattern such as '^(orders|invoices)$' names queues too"
+    )
+
+
+def test_disc_copies_of_nodes_and_a_pattern_go_together(file: Path) -> None:
+    config = load(file, "mirroring_policy.pattern = ^x\ndisc_copies = rabbit@a\n")
+    assert (definition(config), pattern(config)) == ({"ha-mode": "nodes", "ha-params": ["rabbit@a"]}, "^x")
+
+
+def test_nodes_that_the_mirroring_policy_overrules_are_named(file: Path) -> None:
+    config = load(file, "mirroring_policy = exactly:2\ndisc_copies = rabbit@a\n")
+    assert definition(config) == {"ha-mode": "exactly", "ha-params": 2}
+    assert config.notes == ("the nodes of 'disc_copies' (rabbit@a) have no effect here: "
+                            "'mirroring_policy' says where mirrors are, and counts",)
+
+
+def test_a_mirroring_policy_without_a_mode_adds_to_disc_copies(file: Path) -> None:
+    config = load(file, 'mirroring_policy = {"ha-sync-mode": "automatic"}\ndisc_copies = orders\n')
+    assert definition(config) == {"ha-mode": "all", "ha-sync-mode": "automatic"}

@@ -13,9 +13,9 @@ import pytest
 
 from cluster.link.support import HOST, SECRET, Member, all_linked, eventually, introduce, introduction, on_both_loops, on_uvloop
 from cluster.link.support import started as running
-from mirrormq.cluster.link import CONTROL, WORK, Dialler, Frame, LinkSession, Terms
+from mirrormq.cluster.link import CONTROL, WORK, Dialler, Frame, HandshakeFailed, LinkSession, Terms
 from mirrormq.cluster.link.frames import PIECE, header
-from mirrormq.cluster.link.handshake import HELLO_SIZE, MAGIC, PROOF_SIZE
+from mirrormq.cluster.link.handshake import HELLO_SIZE, MAGIC, NONCE_SIZE, NOT_KNOWN, PROOF_SIZE
 
 
 async def said_to(member: Member, *parts: bytes) -> bytes:
@@ -60,14 +60,31 @@ async def test_who_does_not_begin_with_the_magic_hears_nothing() -> None:
 
 
 @on_both_loops
-async def test_a_wrong_secret_hears_a_nonce_and_nothing_else() -> None:
+async def test_a_line_that_ends_in_the_handshake_is_not_blamed_on_the_cookie() -> None:
+    """As when a cut or a stop ends a connection cleanly, after the other side has said hello."""
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(HELLO_SIZE)
+        writer.write(MAGIC + os.urandom(NONCE_SIZE))
+        await reader.readexactly(PROOF_SIZE)
+        writer.close()
+
+    a = Member("a")
+    server = await asyncio.start_server(hang_up, HOST, 0)
+    async with server, running(a):
+        with pytest.raises(HandshakeFailed, match=r"closed the connection during the handshake$"):
+            await a.links.call(server.sockets[0].getsockname()[:2], {}, 60)
+
+
+@on_both_loops
+async def test_a_wrong_secret_hears_a_nonce_and_that_it_is_wrong() -> None:
     a, b = Member("a"), Member("b")
     async with running(a, b):
         introduce(a, b)
         await all_linked(a, b)
         heard = await said_to(b, MAGIC + os.urandom(32), os.urandom(PROOF_SIZE))
-        assert len(heard) == HELLO_SIZE
+        assert len(heard) == HELLO_SIZE + PROOF_SIZE
         assert heard.startswith(MAGIC)
+        assert heard.endswith(NOT_KNOWN)
         assert any("turned away" in words and "same cookie" in words for words in b.log)
         await is_well(a, b)
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -73,3 +74,24 @@ async def test_a_deleted_queue_whose_record_was_brought_back_has_its_messages_an
     assert (queue.next_index, queue.backlog.count) == (4, 3)
     assert again.graves == {}
     await again.close()
+
+
+async def test_a_log_that_began_with_nothing_counts_as_new_until_what_was_lost_is_written_down(tmp_path: Path) -> None:
+    log = opened(tmp_path / "log")
+    assert log.is_short
+    shutil.copytree(tmp_path / "log", tmp_path / "crashed")         # as a crash leaves it
+    crashed = opened(tmp_path / "crashed")
+    assert crashed.is_short
+    await crashed.begin()
+    shutil.copytree(tmp_path / "crashed", tmp_path / "later")
+    later = opened(tmp_path / "later")
+    assert not later.is_short
+    for each in (log, crashed, later):
+        await each.close()
+
+
+def opened(directory: Path) -> NodeLog:
+    log = NodeLog(directory, lambda _: None, lambda _: None, idle)
+    log.attach(World().broker)
+    log.recover(asyncio.get_running_loop())
+    return log

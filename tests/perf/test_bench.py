@@ -76,6 +76,17 @@ def test_without_rabbitmq_there_are_figures_and_no_ratios(module: Any) -> None:
     assert module("report").rows(alone)[0] == ["scenario", "MirrorMQ 1"]
 
 
+def test_another_build_takes_the_place_of_rabbitmq(module: Any) -> None:
+    found = results(module)
+    found.titles = {"other": "MirrorMQ 0", "mirrormq": "MirrorMQ 1"}
+    found.baseline = "other"
+    for runs in found.runs.values():
+        runs["other"] = runs.pop("rabbitmq")
+    head, row, *_ = module("report").rows(found)
+    assert head == ["scenario", "MirrorMQ 0", "MirrorMQ 1", "ratio"]
+    assert row[1:] == ["200 msg/s", "700 msg/s", "3.50x"]
+
+
 def test_both_generators_are_given_the_same_load(module: Any) -> None:
     generators, scenarios = module("generators"), {one.name: one for one in module("scenarios").SCENARIOS}
     scenario = scenarios["persistent-4q-1k"]

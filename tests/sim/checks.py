@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mirrormq.mirror.machine.effects import Compared
 from mirrormq.mirror.machine.records import Batch, View
 from sim.storage import Log, Publish, entries_of
 
@@ -81,6 +82,10 @@ class Checks:
                 if node.crashed_at < self.born[entry.message]:
                     self.fail(f"(1) {node.name} never crashed and leads queue {queue} without transient message {entry.message}")
                 del truth.confirmed[entry.message]
+
+    def differs(self, node: Node, queue: int, effect: Compared) -> None:
+        if not self.truths[queue].lossy:
+            self.fail(f"(3) {effect.node} and {node.name} differ in queue {queue} at {effect.index}")
 
     def appended(self, node: Node, queue: int, batch: Batch) -> None:
         address = (queue, batch.epoch, batch.first)

@@ -196,6 +196,24 @@ class Node:
         answer = i.LogRead(effect.to, effect.nonce, batches)
         self.world.clock.after(0.001, self.later, self.incarnation, queue, answer)
 
+    def _take_sum(self, queue: int, effect: e.TakeSum) -> None:
+        """When the log has come so far."""
+        log = self.logs[queue]
+        if log.end < effect.index:
+            self.world.clock.after(0.005, self._again, self.incarnation, queue, effect)
+            return
+        live = log.live(effect.index)
+        answer = i.SumTaken(effect.index, len(live), 0, sum(index * index for index in live))
+        self.world.clock.after(0.001, self.later, self.incarnation, queue, answer)
+
+    def _again(self, incarnation: int, queue: int, effect: e.TakeSum) -> None:
+        if incarnation == self.incarnation and self.up and queue in self.states:
+            self._take_sum(queue, effect)
+
+    def _compared(self, queue: int, effect: e.Compared) -> None:
+        if not effect.are_equal:
+            self.world.checks.differs(self, queue, effect)
+
     def _read_backfill(self, queue: int, effect: e.ReadBackfill) -> None:
         log = self.logs[queue]
         found = sorted((index, entry) for index, entry in log.live().items() if effect.position <= index < effect.base)[:4]
@@ -271,6 +289,8 @@ EFFECTS: dict[type, Any] = {
     e.BeginAt: Node._begin_at,
     e.ProposeView: Node._propose,
     e.ReadLog: Node._read_log,
+    e.TakeSum: Node._take_sum,
+    e.Compared: Node._compared,
     e.ReadBackfill: Node._read_backfill,
     e.InstallPiece: Node._install,
     e.BecameLeader: Node._lead,

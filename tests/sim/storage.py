@@ -105,9 +105,11 @@ class Log:
             lineage.extend(batch.epoch, batch.count)
         return lineage
 
-    def live(self) -> dict[int, Publish]:
+    def live(self, upto: int = 1 << 60) -> dict[int, Publish]:
         live = dict(self.below)
         for batch in self.batches:
+            if batch.first > upto:
+                break
             for offset, entry in enumerate(entries_of(batch)):
                 fold(live, batch.first + offset, entry)
         return live

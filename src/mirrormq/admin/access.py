@@ -6,8 +6,8 @@ Rules
  2. Tags nest: administrator is all of them; monitoring and policymaker are management too. Without one, no entry.
  3. An administrator may look into every virtual host; what is done in one (declare, bind, publish, get) needs
     permissions there.
- 4. The token stands for an administrator without permissions of its own who may also purge and delete queues: what
-    RabbitMQ's command line may do.
+ 4. The token stands for an administrator without permissions of its own who may also declare, purge and delete queues:
+    what the command line may do.
 """
 
 from __future__ import annotations

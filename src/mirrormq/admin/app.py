@@ -150,6 +150,7 @@ async def _load_definitions(runtime: Runtime) -> None:
             await load_file(runtime, path)
         except DefinitionsError as fault:
             raise StartError(str(fault)) from None
+        await runtime.offer_events()        # the virtual host for them may be one of those
 
 
 def _settle_memory() -> None:

@@ -27,12 +27,15 @@ from mirrormq.log.entries import (
     DROP,
     ENQUEUE,
     EXPIRED,
+    LOST,
     MAXLEN,
+    MOVED,
     ORIGIN,
     PURGED,
     REJECTED,
     REQUEUE,
     RESERVE,
+    RESTART,
     SKIP,
     Entry,
     entries_in,
@@ -47,6 +50,9 @@ HELD_LOOK: Final = 50_000       # a channel that holds more than this is not sea
 DROPS: Final = {
     EXPIRED: "expired", MAXLEN: "dropped because the queue was over its length limit", PURGED: "purged",
     REJECTED: "rejected without requeueing",
+    RESTART: "transient, and gone with a restart of all nodes that held it",
+    MOVED: "given another place when the queue became a mirrored one",
+    LOST: "not held by the node that took over although it was not in sync; a node that held it has it in quarantine",
 }  # fmt: skip
 
 

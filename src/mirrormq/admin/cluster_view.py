@@ -11,15 +11,19 @@ from mirrormq.node.alarms import DISK, MEMORY
 def show_cluster(call: Call) -> Answer:
     cluster = call.runtime.cluster
     members, running = cluster.membership.members, cluster.membership.running
-    parted = cluster.parted()
+    away = cluster.unreachable()
+    reachability = cluster.store.reachability
     about = {name: running[name].about for name in sorted(running)}
     return Answer(200, {
-        "node": call.broker.node_name, "name": call.broker.cluster_name, "members": sorted(members), "running": sorted(running),
+        "node": call.broker.node_name, "name": call.broker.cluster_name, "members": sorted(members),
+        "running": cluster.running(),
         "versions": {name: told.get("version", "") for name, told in about.items()},
         "maintenance": {name: bool(told.get("maintenance")) for name, told in about.items()},
         "listeners": {name: [_listener(name, *place) for place in told.get("listeners", [])] for name, told in about.items()},
         "alarms": _alarms(call), "linked": sorted([*cluster.neighbours, cluster.membership.name]),
-        "partitions": {cluster.membership.name: parted} if parted else {},
+        "partitions": {cluster.membership.name: away} if away else {},
+        "clocks_apart": cluster.clocks.apart(),
+        "paused": call.runtime.partition.reason, "store": "" if reachability.is_reachable else str(reachability),
     })  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,7 +30,6 @@ from mirrormq.broker.exchange import create_exchange
 from mirrormq.broker.limits import LimitFault, validate_vhost_limits
 from mirrormq.broker.policy import PatternError, Policy, compile_pattern
 from mirrormq.broker.policy_validation import PolicyFault, validation_failed
-from mirrormq.node.patience import StoreUnheard
 from mirrormq.node.runtime import Runtime
 from mirrormq.wire.errors import AMQPError
 from mirrormq.wire.table import Table
@@ -50,12 +50,11 @@ async def load_file(runtime: Runtime, path: Path) -> None:
             document = parse_json(file.read_bytes())
             if not isinstance(document, dict):
                 raise DefinitionsError(f"{file} holds no JSON object")
-            await import_definitions(runtime, document)
+            await runtime.cluster.until_heard(partial(import_definitions, runtime, document))
         except (OSError, ValueError) as fault:
             raise DefinitionsError(f"definitions cannot be read from {file}: {fault}") from None
-        except (ApiError, StoreUnheard) as fault:
-            reason = words_of(fault.reason) if isinstance(fault, ApiError) else fault
-            raise DefinitionsError(f"definitions in {file} cannot be imported: {reason}") from None
+        except ApiError as fault:
+            raise DefinitionsError(f"definitions in {file} cannot be imported: {words_of(fault.reason)}") from None
 
 
 def words_of(reason: Reason) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 from mirrormq.admin.access import Principal
 from mirrormq.admin.browse import HERE
@@ -23,7 +22,7 @@ def _about(session: Session, call: Call) -> Json:
 
 
 def _session(call: Call) -> Session | None:
-    return call.state.logins.find(call.broker.authority, call.headers.get("Cookie"), time.time())
+    return call.state.logins.find(call.broker.authority, call.headers.get("Cookie"), call.broker.now / 1000)
 
 
 def show_session(call: Call) -> Answer:
@@ -37,7 +36,7 @@ async def log_in(call: Call) -> Answer:
     name, password = call.need_text("username"), call.need_text("password")
     call.state.gate.attempts.check(call.address)
     user = await _authenticate(call, name, password)
-    cookie, session = call.state.logins.begin(user, time.time())
+    cookie, session = call.state.logins.begin(user, call.broker.now / 1000)
     return Answer(200, _about(session, call), {"set-cookie": _set_cookie(call, cookie, LIFETIME)})
 
 
@@ -77,7 +76,7 @@ async def _revoke(call: Call, session: Session) -> None:
 
 
 async def revoke_here(state: State, about: Json) -> bool:
-    state.logins.end(about["id"], about["until"], time.time())
+    state.logins.end(about["id"], about["until"], state.broker.now / 1000)
     return True
 
 

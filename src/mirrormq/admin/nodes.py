@@ -7,7 +7,6 @@ import os
 import resource
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any, Final
 
@@ -104,12 +103,12 @@ def _static(runtime: Runtime) -> Json:
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     limits, raised = runtime.alarms.alarms.limits, runtime.alarms.raised()
     row: dict[str, Any] = {
-        "partitions": runtime.cluster.parted(), "os_pid": str(os.getpid()), "fd_total": files,
+        "partitions": runtime.cluster.unreachable(), "os_pid": str(os.getpid()), "fd_total": files,
         "sockets_total": config.connection_max or files, "mem_limit": limits.memory,
         "mem_alarm": MEMORY in raised, "disk_free_limit": limits.disk,
         "disk_free_alarm": DISK in raised, "proc_total": 1, "rates_mode": "basic",
-        "uptime": int((time.time() - runtime.started_at) * 1000), "run_queue": 0, "processors": os.cpu_count() or 1,
-        "exchange_types": exchange_types(), "auth_mechanisms": _mechanisms(broker.mechanisms),
+        "uptime": int((runtime.cluster.loop_time() - runtime.started_at) * 1000), "run_queue": 0,
+        "processors": os.cpu_count() or 1, "exchange_types": exchange_types(), "auth_mechanisms": _mechanisms(broker.mechanisms),
         "applications": [
             {"name": "mirrormq", "description": "MirrorMQ", "version": __version__},
             {"name": "python", "description": sys.implementation.name, "version": sys.version.split()[0]},

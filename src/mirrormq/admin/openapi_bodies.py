@@ -33,7 +33,7 @@ BODIES: Final[dict[str, Schema]] = {
     "POST /api/definitions": _DEFINITIONS,
     "POST /api/definitions/{vhost}": _DEFINITIONS,
     "POST /api/rebalance/queues": _body(
-        vhost_pattern=TEXT, queue_pattern=TEXT, strategy={"type": "string", "enum": list(STRATEGIES)}, tell=FLAG,
+        vhost_pattern=TEXT, queue_pattern=TEXT, strategy={"type": "string", "enum": [*STRATEGIES, "round-robin"]}, tell=FLAG,
         moves={"type": "array", "items": TABLE}),
     "PUT /api/exchanges/{vhost}/{name}": _body(type=TEXT, durable=FLAG, auto_delete=FLAG, internal=FLAG, arguments=TABLE),
     "POST /api/exchanges/{vhost}/{name}/publish": _body(
@@ -43,7 +43,8 @@ BODIES: Final[dict[str, Schema]] = {
     "POST /api/session": _body("username", "password", username=TEXT, password=TEXT),
     "POST /api/queues/{vhost}/{name}/quarantine/{item}": _body(
         "action", action={"type": "string", "enum": ["requeue", "discard"]}),
-    "PUT /api/queues/{vhost}/{name}": _body(durable=FLAG, auto_delete=FLAG, arguments=TABLE, node=TEXT),
+    "PUT /api/queues/{vhost}/{name}": _body(
+        durable=FLAG, auto_delete=FLAG, arguments=TABLE, node=TEXT, mirrored=FLAG, copy_from=TEXT, routing_key=TEXT),
     "POST /api/queues/{vhost}/{name}/actions": _body(
         "action", action={"type": "string", "enum": ["sync", "cancel_sync", "move"]}, node=TEXT, tell=FLAG),
     "POST /api/queues/{vhost}/{name}/get": _body(

@@ -17,7 +17,7 @@ from mirrormq.admin.census import Scope
 from mirrormq.admin.errors import not_found, unavailable
 from mirrormq.admin.listing import in_slices
 from mirrormq.admin.queue_census import known_queues
-from mirrormq.admin.ring_view import Placement
+from mirrormq.admin.ring_view import Heir, Placement
 from mirrormq.broker.queue import Queue
 from mirrormq.cluster.rebalance import QUEUES
 
@@ -25,7 +25,8 @@ MAX_ROWS: Final = 500
 LOST: Final = "lost"
 WAITS: Final = "waits"
 MOVES: Final = "moves"
-SEVERITY: Final = {LOST: 0, WAITS: 1, MOVES: 2}
+PARTLY: Final = "partly"
+SEVERITY: Final = {LOST: 0, PARTLY: 1, WAITS: 2, MOVES: 3}
 
 
 class Move(NamedTuple):
@@ -95,7 +96,7 @@ def _plan_sentence(moves: int, queues: int, alone: int) -> str:
 # --- stopping a node ------------------------------------------------------------------------------------------------
 
 
-def verdict(queue: Queue, place: Placement) -> tuple[str, str]:
+def verdict(queue: Queue, place: Placement, heir: Heir | None = None) -> tuple[str, str]:
     """What happens to a queue when the node that leads it stops now, and the sentence that says so."""
     count = int(queue.backlog.count + queue.held)
     if place.mirrors:
@@ -104,10 +105,21 @@ def verdict(queue: Queue, place: Placement) -> tuple[str, str]:
         return LOST, f"it is exclusive and ends with its connection, with {_messages(count)}"
     if not queue.durable:
         return LOST, f"it is transient and ends with the node, with {_messages(count)}"
+    if heir is not None:
+        return PARTLY, f"{heir.node} takes over although it is not in sync, as the policy says; {_lack(heir, count)}"
     kept = int(queue.kept)
     transient = f"; {_messages(count - kept)}, not persistent, would be lost" if count > kept else ""
     waiting = "no mirror is in sync" if place.learners else "it has no mirror"
     return WAITS, f"{waiting}: nobody can use it until the node is back, with {_messages(kept)}{transient}"
+
+
+def _lack(heir: Heir, count: int) -> str:
+    if heir.lacks is None:
+        return f"how many of {_messages(count)} it has is not known"
+    if not heir.lacks:
+        return f"it has {_messages(count)}, as this node does"
+    return (f"it has {max(0, count - heir.lacks):,} of {_messages(count)}. The others go to quarantine on this node when it is "
+            f"back")
 
 
 def _messages(count: int) -> str:
@@ -117,17 +129,18 @@ def _messages(count: int) -> str:
 async def forecast_here(state: State, _: Json) -> Json:
     own = state.broker.node_name
     placement = state.rings.placement
+    rings = state.rings
     led = [here for queue in known_queues(state.broker, Scope())
            if (here := state.broker.serving(queue)) is not None and placement(queue).leader == own]
-    rows = await in_slices(led, lambda queue: _row(queue, placement(queue)))
+    rows = await in_slices(led, lambda queue: _row(queue, rings.reachable(queue), rings.heir(queue)))
     rows.sort(key=lambda row: (SEVERITY[row["verdict"]], -row["messages"]))
     counts = {word: sum(1 for row in rows if row["verdict"] == word) for word in SEVERITY}
     return {"node": own, **counts, "connections": len(state.broker.connections), "queues": rows[:MAX_ROWS], "count": len(rows),
             "sentence": _forecast_sentence(own, counts, len(state.broker.connections))}
 
 
-def _row(queue: Queue, place: Placement) -> Json:
-    word, sentence = verdict(queue, place)
+def _row(queue: Queue, place: Placement, heir: Heir | None) -> Json:
+    word, sentence = verdict(queue, place, heir)
     return {"vhost": queue.vhost, "name": queue.name, "messages": int(queue.backlog.count + queue.held),
             "consumers": len(queue.turns.everyone), "verdict": word, "sentence": sentence}
 
@@ -135,8 +148,9 @@ def _row(queue: Queue, place: Placement) -> Json:
 def _forecast_sentence(node: str, counts: Mapping[str, int], connections: int) -> str:
     if not any(counts.values()):
         return f"{node} leads no queue; clients connected to it: {connections}"
-    return (f"stopping {node} now: {counts[MOVES]} queues are taken over, {counts[WAITS]} cannot be used until it is back, "
-            f"{counts[LOST]} end; clients connected to it: {connections}")
+    partly = f"{counts[PARTLY]} by a mirror that is not in sync, " if counts[PARTLY] else ""
+    return (f"stopping {node} now: {counts[MOVES]} queues are taken over, {partly}{counts[WAITS]} cannot be used until it is "
+            f"back, {counts[LOST]} end; clients connected to it: {connections}")
 
 
 HERE["stop_forecast"] = forecast_here

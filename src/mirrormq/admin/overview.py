@@ -13,7 +13,7 @@ from mirrormq.admin.listing import answer_one
 from mirrormq.admin.totals import overview_figures
 from mirrormq.broker.exchange import TYPES
 from mirrormq.broker.handshake import COMPATIBLE_VERSION
-from mirrormq.cluster.rebalance import QUEUES, STRATEGIES
+from mirrormq.cluster.rebalance import QUEUES, ROUND_ROBIN, STRATEGIES
 
 DESCRIPTIONS: Final = {
     "x-consistent-hash": "Consistent Hashing Exchange", "x-modulus-hash": "Modulus Hashing Exchange",
@@ -115,6 +115,7 @@ async def rebalance(call: Call) -> Answer:
         except (re.error, TypeError, RecursionError, OverflowError):
             raise bad_request(["invalid_regexp", pattern]) from None
     strategy = call.body.get("strategy", QUEUES)
+    strategy = ROUND_ROBIN if strategy == "round-robin" else strategy
     if strategy not in STRATEGIES:
         raise bad_request(["unknown strategy", strategy])
     shares = await call.state.mirrors.rebalance(patterns[0], patterns[1], strategy)

@@ -12,6 +12,7 @@ from mirrormq.admin.mirrors import Ring
 from mirrormq.admin.rates import Span
 from mirrormq.admin.values import from_table
 from mirrormq.broker.backlog import ENTRY_OVERHEAD, PlainBacklog
+from mirrormq.broker.forward.away import AwayQueue
 from mirrormq.broker.priority import PriorityBacklog
 from mirrormq.broker.queue import Queue
 from mirrormq.wire.properties import decode_properties
@@ -125,11 +126,18 @@ class QueueView:
 
 
 def show_down(queue: Queue) -> Json:
-    """What every node knows of a queue, when the one that has it does not answer."""
-    return {
+    """What every node knows of a queue, when the one that has it does not answer; of a mirrored one, whom it waits for."""
+    row: Json = {
         "arguments": from_table(queue.arguments.table), "auto_delete": queue.auto_delete, "durable": queue.durable,
         "exclusive": queue.exclusive, "name": queue.name, "node": queue.home, "state": "down", "type": "classic",
         "vhost": queue.vhost,
+    }  # fmt: skip
+    if not isinstance(queue, AwayQueue) or not queue.is_mirrored:
+        return row
+    return row | {
+        "effective_policy_definition": queue.effective_policy, "operator_policy": queue.operator_policy or None,
+        "policy": queue.policy or None, "reason": queue.waits_for(), "recoverable_slaves": list(queue.holders[1:]),
+        "slave_nodes": [*queue.holders[1:], *queue.learners], "synchronised_slave_nodes": [], "waits_for": list(queue.holders),
     }  # fmt: skip
 
 

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from mirrormq.admin.call import Answer, Call, Json, State, created, done
 from mirrormq.admin.census import Scope
 from mirrormq.admin.errors import ApiError, bad_request, from_broker, missing, not_found
 from mirrormq.admin.listing import answer_one
+from mirrormq.admin.mirrors import MIRRORED
 from mirrormq.admin.queue_census import QueueCensus, show_alone
 from mirrormq.admin.rings import require
 from mirrormq.admin.session import Session
 from mirrormq.admin.values import OCTET, new_name, to_table
+from mirrormq.broker import rules
+from mirrormq.broker.auth import User
+from mirrormq.broker.broker import Broker
 from mirrormq.broker.forward.away import AwayQueue
 from mirrormq.broker.ops_queue import check_deletable
+from mirrormq.broker.policy import Policy, match, merge
 from mirrormq.broker.queue import Queue
 from mirrormq.broker.stability import Barrier
 from mirrormq.broker.stopping import out_of_service, stop_queue
 from mirrormq.node.patience import StoreUnheard
 from mirrormq.wire.errors import AMQPError
 from mirrormq.wire.methods import Method, QueueDeclare, QueueDelete, QueuePurge
+from mirrormq.wire.table import Table
 
 ACTIONS = ("sync", "cancel_sync", "move")
 
@@ -53,13 +60,59 @@ async def declare_queue(call: Call) -> Answer:
     is_new = name not in vhost.queues
     method = QueueDeclare(
         name, durable=call.boolean("durable", default=False), auto_delete=call.boolean("auto_delete", default=False),
-        arguments=to_table(body.get("arguments")))
+        arguments=_copy_arguments(call, to_table(body.get("arguments"))))
+    change_mirrors = _mirrors_to_change(call, name) if "mirrored" in body else None
     if "node" in body:
         with call.runtime.placing.wish(vhost.name, name, _running_node(call, body["node"])):
             await perform(call, method)
     else:
         await perform(call, method)
+    if change_mirrors is not None:
+        change_mirrors()
     return created(is_new=is_new)
+
+
+def _copy_arguments(call: Call, arguments: Table) -> Table:
+    """`copy_from` and `routing_key` of the body are the arguments of a copy queue."""
+    for word, argument in (("copy_from", "x-copy-from"), ("routing_key", "x-copy-routing-key")):
+        if word not in call.body:
+            continue
+        value = call.body[word]
+        if not isinstance(value, str):
+            raise bad_request(f"{word} is no text")
+        if arguments.get(argument, value) != value:
+            raise bad_request(f"{word} and the argument {argument} differ")
+        arguments[argument] = value
+    if "routing_key" in call.body and "x-copy-from" not in arguments:
+        raise bad_request("routing_key says which messages are copied: copy_from is missing, which says from where")
+    return arguments
+
+
+def _mirrors_to_change(call: Call, name: str) -> Callable[[], None] | None:
+    """What `mirrored` of the body asks for: a policy for this queue alone, which keeps what the policy says that it replaces.
+    Refused before anything is declared where the caller may not do it, or where another policy decides."""
+    broker, vhost = call.broker, call.vhost_to_change().name
+    wanted = call.boolean("mirrored", default=False)
+    user = match(broker.policies.values(), vhost, name, "queue")
+    operator = match(broker.operator_policies.values(), vhost, name, "queue")
+    if wanted == (MIRRORED in merge(user, operator)):
+        return None
+    call.principal.require_policymaker(vhost)
+    own = f"mirrored-{name}"
+    if not wanted:
+        decides = operator if operator is not None and MIRRORED in operator.definition else user
+        assert decides is not None
+        if decides is not user or decides.name != own:
+            raise bad_request(f"queue '{name}' is mirrored by policy '{decides.name}', whatever is declared")
+        return lambda: _remove_policy(broker, vhost, own)
+    definition = ({} if user is None else user.definition) | {MIRRORED: "all", "ha-sync-mode": "automatic"}
+    priority = 0 if user is None else user.priority + 1
+    policy = Policy(vhost, own, f"^{re.escape(name)}$", "queues", dict(sorted(definition.items())), priority)
+    return lambda: rules.put_policy(broker, policy, operator=False)
+
+
+def _remove_policy(broker: Broker, vhost: str, name: str) -> None:
+    rules.delete_policy(broker, vhost, name, operator=False)
 
 
 def _running_node(call: Call, name: object) -> str:
@@ -69,9 +122,13 @@ def _running_node(call: Call, name: object) -> str:
 
 
 async def perform(call: Call, method: Method) -> None:
-    """As the caller's client would do it in the virtual host of the path."""
+    """As the caller's client would do it in the virtual host of the path. The command line of this machine may declare a queue
+    without permissions."""
+    user = call.principal.user
+    if call.principal.is_local and isinstance(method, QueueDeclare):
+        user = User(user.name, tags=user.tags, is_operator=True)
     try:
-        with Session(call.broker, call.principal.user, call.vhost_to_change()) as session:
+        with Session(call.broker, user, call.vhost_to_change()) as session:
             await session.do(method)
     except AMQPError as error:
         raise from_broker(error) from None
@@ -80,8 +137,10 @@ async def perform(call: Call, method: Method) -> None:
 async def delete_queue(call: Call) -> Answer:
     queue = _one(call)
     if_unused, if_empty = call.flag("if-unused"), call.flag("if-empty")
-    if not if_unused and not if_empty and await _is_lost(call, queue):
+    if isinstance(queue, AwayQueue) and queue.is_mirrored and (queue.is_hopeless() or await _is_lost(call, queue)):
         require(call, queue.name, "configure")
+        if if_empty:
+            raise from_broker(queue.may_hold_messages())
         _heed(await _delete_here(call.state, queue, {"if_unused": False, "if_empty": False}))
     elif call.principal.is_local:
         await _at_home(call, queue, "delete", if_unused=if_unused, if_empty=if_empty)
@@ -118,9 +177,9 @@ def _heed(told: Json) -> None:
         raise ApiError(told["status"], told["error"], told["reason"])
 
 
-async def _is_lost(call: Call, queue: Queue) -> bool:
+async def _is_lost(call: Call, queue: AwayQueue) -> bool:
     """The only copy in sync is damaged or gone, so that there is nobody to ask."""
-    if not isinstance(queue, AwayQueue) or not queue.is_mirrored or len(queue.holders) != 1:
+    if len(queue.holders) != 1:
         return False
     points = await call.runtime.orders.standpoints(queue)
     return points.get(queue.home, {}).get("is_lost") is True

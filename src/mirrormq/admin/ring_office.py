@@ -8,7 +8,7 @@ from typing import Any
 from mirrormq.admin.errors import ApiError
 from mirrormq.admin.mirrors import MIRRORED, NOT_MIRRORED, NOT_SYNCING, Learner, Share
 from mirrormq.admin.mirrors import Ring as Summary
-from mirrormq.admin.ring_view import Failover, LakeMirror, Member, NoSuchItem, Placement, QuarantineItem, Ring, why_alone
+from mirrormq.admin.ring_view import Failover, Heir, LakeMirror, Member, NoSuchItem, Placement, QuarantineItem, Ring, why_alone
 from mirrormq.broker.forward.away import AwayQueue
 from mirrormq.broker.queue import Queue
 from mirrormq.mirror.holding import Holding
@@ -100,6 +100,17 @@ class RingOffice:
             return Placement(queue.home or self._broker.node_name)
         return Placement(front.holders[0], front.holders[1:], front.learners)
 
+    def reachable(self, queue: Queue) -> Placement:
+        place = self.placement(queue)
+        return Placement(place.leader, tuple(filter(self._is_up, place.mirrors)), tuple(filter(self._is_up, place.learners)))
+
+    def heir(self, queue: Queue) -> Heir | None:
+        holding = self._runtime.mirroring.rings.by_id.get(queue.log_id)
+        if holding is None or holding.state.desired is None or not holding.state.desired.promote_after_stop:
+            return None
+        marked = [node for node in holding.state.view.learners if node in holding.state.learner_marks and self._is_up(node)]
+        return Heir(marked[0], holding.lacking(marked[0])) if marked else None
+
     async def show_ring(self, queue: Queue) -> Ring:
         holding = self._runtime.mirroring.rings.by_id.get(queue.log_id)
         if holding is None:
@@ -110,6 +121,18 @@ class RingOffice:
         front = self._front(queue)
         points = {} if front is None else await self._runtime.orders.standpoints(front)
         return _ring(show(holding), points, self._lakes(queue))
+
+    async def show_waiting(self, queue: Queue) -> Ring | None:
+        front = self._front(queue)
+        if front is None:
+            return None
+        points = await self._runtime.orders.standpoints(front)
+        end = max([point["end"] for point in points.values()], default=0)
+        shown = {"end": end, "linked": list(points)}
+        rows = {node: _member(node, shown, points.get(node), is_linked=node in points) for node in front.holders + front.learners}
+        return Ring(max([point["epoch"] for point in points.values()], default=0), end, 0, is_mirrored=True,
+                    wanted=len(rows), sentence=front.waits_for(), members=tuple(rows[node] for node in front.holders),
+                    learners=tuple(rows[node] for node in front.learners))
 
     def _lakes(self, queue: Queue) -> tuple[LakeMirror, ...]:
         rows = self._runtime.lake_mirrors.show(queue)

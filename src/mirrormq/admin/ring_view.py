@@ -98,6 +98,14 @@ class Placement:
     learners: tuple[str, ...] = field(default=())
 
 
+@dataclass(frozen=True)
+class Heir:
+    """A mirror that is not in sync and would lead if the leader stopped now. `lacks` counts messages, None where nobody knows."""
+
+    node: str
+    lacks: int | None
+
+
 class NoSuchItem(Exception):
     """Nothing is known by that id, or not any more."""
 
@@ -105,7 +113,19 @@ class NoSuchItem(Exception):
 class RingView(Protocol):
     def placement(self, queue: Queue) -> Placement: ...
 
+    def reachable(self, queue: Queue) -> Placement:
+        """Without the nodes that this one does not see."""
+        ...
+
+    def heir(self, queue: Queue) -> Heir | None:
+        """Of a queue that is led here and of which no other copy is in sync."""
+        ...
+
     async def show_ring(self, queue: Queue) -> Ring: ...
+
+    async def show_waiting(self, queue: Queue) -> Ring | None:
+        """Of a mirrored queue that nobody leads, as its holders tell; None if it is none. Known on every node."""
+        ...
 
     async def failovers(self, queue: Queue) -> list[Failover]:
         """Newest first."""

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from mirrormq.admin.browse import GONE_AWAY, HERE, at_home, queue_here
 from mirrormq.admin.call import Answer, Call, Json, State
-from mirrormq.admin.errors import bad_request, not_authorised, not_found
+from mirrormq.admin.errors import ApiError, bad_request, not_authorised, not_found
 from mirrormq.admin.ring_view import NoSuchItem, as_json
 from mirrormq.broker.queue import Queue
 
@@ -31,15 +31,29 @@ def require(call: Call, name: str, *operations: str) -> None:
 
 
 async def show_ring(call: Call) -> Answer:
-    return Answer(200, await at_home(call, _one(call), "ring", {}))
+    return Answer(200, await _ask_leader(call, "ring", _waiting_ring))
 
 
 async def list_failovers(call: Call) -> Answer:
-    return Answer(200, await at_home(call, _one(call), "failovers", {}))
+    return Answer(200, await _ask_leader(call, "failovers", _failovers))
 
 
 async def list_quarantine(call: Call) -> Answer:
-    return Answer(200, await at_home(call, _one(call), "quarantine", {}))
+    return Answer(200, await _ask_leader(call, "quarantine", _quarantine))
+
+
+async def _ask_leader(call: Call, what: str, without_leader: Callable[[State, Queue, Json], Awaitable[Any]]) -> Any:
+    """Of a mirrored queue that nobody leads, this node tells what it knows."""
+    queue = _one(call)
+    front = call.broker.forwarding.mirrored.get(queue.log_id)
+    if front is not None and front.is_hopeless():
+        return await without_leader(call.state, front, {})
+    try:
+        return await at_home(call, queue, what, {})
+    except ApiError as refusal:
+        if front is None or front.is_deleted or refusal.status not in (404, 503):
+            raise
+        return await without_leader(call.state, front, {})
 
 
 async def settle_quarantine(call: Call) -> Answer:
@@ -72,6 +86,12 @@ async def _ring(state: State, queue: Queue, _: Json) -> Json:
     ring = await state.rings.show_ring(queue)
     return as_json(ring) | {"leader": ring.leader, "policy": queue.policy or None,
                             "messages": int(queue.backlog.count + queue.held)}
+
+
+async def _waiting_ring(state: State, queue: Queue, _: Json) -> Json:
+    ring = await state.rings.show_waiting(queue)
+    assert ring is not None, "only mirrored queues are waited for"
+    return as_json(ring) | {"leader": ring.leader, "policy": queue.policy or None, "messages": None}
 
 
 async def _failovers(state: State, queue: Queue, _: Json) -> list[Json]:

@@ -201,7 +201,8 @@ class AdminServer:
 
     def _principal(self, request: web.Request, state: State) -> Principal:
         header = request.headers.get("Authorization")
-        logged_in = principal_of(request, state.logins, state.broker.authority) if header is None else None
+        broker = state.broker
+        logged_in = principal_of(request, state.logins, broker.authority, broker.now / 1000) if header is None else None
         return logged_in or state.gate.identify(header, request.remote or "")
 
     def _respond(self, request: web.Request, answer: Answer) -> web.Response:

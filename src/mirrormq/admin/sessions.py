@@ -19,7 +19,6 @@ import binascii
 import hmac
 import json
 import secrets
-import time
 from http.cookies import CookieError, SimpleCookie
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
@@ -115,9 +114,9 @@ def is_foreign(request: web.Request) -> bool:
     return origin is not None and urlsplit(origin).netloc != request.headers.get("Host")
 
 
-def principal_of(request: web.Request, logins: Logins, authority: Authority) -> Principal | None:
+def principal_of(request: web.Request, logins: Logins, authority: Authority, now: float) -> Principal | None:
     """Who is logged in with the browser that sends the request; None if nobody is."""
-    session = logins.find(authority, request.headers.get("Cookie"), time.time())
+    session = logins.find(authority, request.headers.get("Cookie"), now)
     if session is None or is_foreign(request):
         return None
     if request.method not in ("GET", "HEAD"):

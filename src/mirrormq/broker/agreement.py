@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from mirrormq.broker import handshake, registry, shutting
+from mirrormq.broker import registry, shutting
 from mirrormq.broker.journal import HELD, LOST, UNHEARD, Awaiting, Proposal, Unavailable
 
 if TYPE_CHECKING:
@@ -31,8 +31,14 @@ def await_fate(broker: Broker, channel: Channel, method: Method, queue: Queue) -
     """A queue whose end is proposed, or one that goes with its node, whose node is silent: whoever wants to declare it waits
     until it is known to be gone or there, but not for long. False when there is nothing to wait for."""
     if not queue.is_going and (queue.keeps_record or not queue.is_away or broker.forwarding.is_linked(queue.home)):
-        channel.patience = 0
+        if not queue.is_away:           # else its home has yet to say whether it is going
+            channel.patience = 0
         return False
+    return be_patient(broker, channel, method)
+
+
+def be_patient(broker: Broker, channel: Channel, method: Method) -> bool:
+    """Run the method again when something is known that is not known now; False when that has taken too long."""
     if not channel.patience:
         channel.patience = broker.now + FATE
     elif broker.now >= channel.patience:
@@ -56,6 +62,7 @@ def look_after_stranded(broker: Broker) -> None:
         broker.lingering = []
         for proposal in lingering:
             _end_again(broker, proposal)
+        _let_part(broker)
     if broker.shut:
         shutting.look_after(broker)
 
@@ -70,18 +77,32 @@ def settle(broker: Broker, proposals: list[Proposal]) -> None:
         if proposal.sequel is not None and proposal.state != UNHEARD:
             journal.propose(proposal.sequel)        # one that was lost may have held before; the sequel knows whether it did
     broker.agreed_events.tell(proposals)
-    ready = [waiting for waiting in broker.awaiting if waiting.last <= journal.settled]
-    broker.awaiting = [waiting for waiting in broker.awaiting if waiting.last > journal.settled]
+    _let_part(broker)
+    broker.go_on()
+    broker.host.schedule()
+
+
+def _let_part(broker: Broker) -> None:
+    """Answer whoever waits for nothing any more. The end of a queue whose proposal was lost is still to come."""
+    journal = broker.journal
+    lingering = [proposal.number for proposal in broker.lingering]
+    ready: list[Awaiting] = []
+    waits: list[Awaiting] = []
+    for waiting in broker.awaiting:
+        is_ready = waiting.until <= journal.settled and not any(waiting.first <= number <= waiting.until for number in lingering)
+        (ready if is_ready else waits).append(waiting)
+    broker.awaiting = waits
     for waiting in ready:
         if not waiting.channel.is_closing:
             _answer_now(broker, waiting)
     if not broker.awaiting:
         journal.failed.clear()
-    for number, connection in [item for item in broker.parting if item[0] <= journal.settled]:
-        broker.parting.remove((number, connection))
-        handshake.finish_close(connection, connection.end_reason)
-    broker.go_on()
-    broker.host.schedule()
+    parting, broker.parting = broker.parting, []
+    for each in parting:
+        if each.last <= journal.settled and not any(each.first <= number <= each.last for number in lingering):
+            each.happen()
+        else:
+            broker.parting.append(each)
 
 
 def _failed(broker: Broker, proposal: Proposal) -> None:
@@ -110,8 +131,12 @@ def _end_again(broker: Broker, proposal: Proposal) -> None:
     registry.delete_queue(broker, queue, is_stubborn=True)
     written = broker.journal.written
     if written > before:
-        broker.parting = [(written if number >= proposal.number else number, connection)
-                          for number, connection in broker.parting]
+        for each in broker.parting:
+            if each.first <= proposal.number <= each.last:
+                each.last = written
+        for waiting in broker.awaiting:
+            if waiting.first <= proposal.number <= waiting.until:
+                waiting.until = written
 
 
 def _answer_now(broker: Broker, waiting: Awaiting) -> None:

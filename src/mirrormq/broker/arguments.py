@@ -89,15 +89,24 @@ def check_same_arguments(names: tuple[str, ...], wanted: Table, current: Table, 
     for name in names:
         if name in wanted and name in current:
             if not _equivalent(wanted[name], current[name]):
-                check_same_field(name, _bare(wanted[name]), _bare(current[name]), resource)
+                received, known = f"'{_bare(wanted[name])}'", f"'{_bare(current[name])}'"
+                raise PreconditionFailed(_inequivalent(name, resource, received, known))
         elif name in wanted or name in current:
             raise PreconditionFailed(_inequivalent(name, resource, _given(wanted, name), _given(current, name)))
 
 
 def _equivalent(wanted: Value, current: Value) -> bool:
-    if isinstance(wanted, bool) or isinstance(current, bool):
-        return wanted is current
-    return wanted == current
+    """Whole numbers of any width are the same, strings of both kinds, and a time is its seconds; 10 and 10.0 are not."""
+    one, other = _plain(wanted), _plain(current)
+    return type(one) is type(other) and one == other
+
+
+def _plain(value: Value) -> object:
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogateescape")
+    if isinstance(value, ByteArray):
+        return value.data
+    return value.seconds if isinstance(value, Timestamp) else value
 
 
 def _inequivalent(name: str, resource: str, wanted: str, current: str) -> str:

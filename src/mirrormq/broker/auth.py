@@ -27,12 +27,14 @@ class LoginRefused(Exception):
 
 
 class User:
-    """`password_hash` is empty for a user who cannot log in with a password; `limits` as `limits` checks them."""
+    """`password_hash` is empty for a user who cannot log in with a password; `limits` as `limits` checks them. `is_operator` for
+    the command line on the node's own machine, which needs no permissions."""
 
     def __init__(
         self, name: str, password_hash: str = "", hashing_algorithm: str = SHA256,
-        tags: tuple[str, ...] = (), limits: dict[str, int] | None = None,
+        tags: tuple[str, ...] = (), limits: dict[str, int] | None = None, *, is_operator: bool = False,
     ) -> None:  # fmt: skip
+        self.is_operator: bool = is_operator
         self.name: str = name
         self.password_hash: str = password_hash
         self.hashing_algorithm: str = hashing_algorithm

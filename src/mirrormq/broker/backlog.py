@@ -83,6 +83,11 @@ class Backlog:
     def pop(self) -> Message:
         raise NotImplementedError
 
+    def take_light(self, since: int) -> list[Message]:
+        """Take out, by index, every message that is not in the log. Where memory holds everything that is ready, take out also
+        what is behind the first of them, or behind index `since`: whoever gives them new places keeps the order then."""
+        return []
+
     def next_expiry(self) -> int:
         """When the first message expires that may; NEVER if none does. Only the head of a line expires, as in RabbitMQ."""
         head = self.head()
@@ -246,6 +251,22 @@ class PlainBacklog(Backlog):
         self.clear()
         return ranges, count, size
 
+    def take_light(self, since: int) -> list[Message]:
+        in_memory = [pair[1] for pair in self.returned]
+        in_memory.extend(self.window)
+        taken = light_among(in_memory, since, moves_all=self.tail == 0)
+        gone = {message.index for message in taken}
+        self.returned = [pair for pair in self.returned if pair[0] not in gone]
+        heapq.heapify(self.returned)
+        for message in self.window:
+            if message.index in gone:
+                self.window_bytes -= message.size
+                self.budget.used -= message.size + ENTRY_OVERHEAD
+        self.window = deque([message for message in self.window if message.index not in gone])
+        self.count -= len(taken)
+        self.bytes -= sum([message.size for message in taken])
+        return taken
+
     def clear(self) -> None:
         for message in self.window:
             self.budget.used -= message.size + ENTRY_OVERHEAD
@@ -266,6 +287,15 @@ class PlainBacklog(Backlog):
 
     def live_below(self, cursor: int) -> list[int]:
         return [pair[0] for pair in self.returned if pair[1].logged]
+
+
+def light_among(in_memory: list[Message], since: int, *, moves_all: bool) -> list[Message]:
+    """See Backlog.take_light."""
+    light = [message.index for message in in_memory if not message.logged]
+    since = min([since, *light])
+    taken = [(message.index, message) for message in in_memory if not message.logged or (moves_all and message.index >= since)]
+    taken.sort()
+    return [message for _, message in taken]
 
 
 def extend_ranges(ranges: list[int], low: int, high: int) -> None:

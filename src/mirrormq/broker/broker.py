@@ -22,7 +22,7 @@ from mirrormq.broker.events import Events
 from mirrormq.broker.exchange import Exchange
 from mirrormq.broker.forward.forwarding import Forwarding
 from mirrormq.broker.host import Host, Limits
-from mirrormq.broker.journal import Awaiting, Journal, Proposal
+from mirrormq.broker.journal import Afterwards, Awaiting, Journal, Proposal
 from mirrormq.broker.limits import check_all_channels, check_user_channels
 from mirrormq.broker.message import NEVER, ContentInfo, InfoCache, Message
 from mirrormq.broker.outlet import Outlet
@@ -51,7 +51,8 @@ class Broker:
         self.cluster_name: str = node_name
         self.version: str = VERSION
         self.platform: str = "Python"
-        self.now: i64 = now
+        self.now: i64 = now             # the cluster's time, which nobody sets
+        self.wall_ahead: i64 = 0        # of it, the clock that people see
         self.limits: Limits = Limits()
         self.mechanisms: list[str] = ["PLAIN", "AMQPLAIN"]
         self.infos: InfoCache = InfoCache()
@@ -69,7 +70,7 @@ class Broker:
         self.stranded: list[tuple[Channel, Method]] = []    # declares of queues that may be about to go with their node
         self.shut: dict[Queue, int] = {}            # queues that take nothing until then: they are to go if they are empty
         self.lingering: list[Proposal] = []         # ends of queues that the store did not take as they were proposed
-        self.parting: list[tuple[int, Connection]] = []     # clients that wait for close-ok until their queues are gone
+        self.parting: list[Afterwards] = []         # answers that wait until queues are gone that go with what their client ended
         self.owners: dict[int, Connection] = {}     # of exclusive queues that are proposed, by their id
         self.connections: dict[Connection, None] = {}
         self.queues_by_log: dict[int, Queue] = {}
@@ -77,6 +78,7 @@ class Broker:
         self.ripe: list[QueueLog] = []              # mirrored queues whose rings have more than before
         self.dirty: list[Outlet] = []
         self.confirming: list[Channel] = []
+        self.eased: list[Channel] = []              # with room under their limit that is not shared yet
         self.resumed: list[Channel] = []
         self.drained: list[Outlet] = []
         self.letters: deque[tuple[Queue, Message]] = deque()    # dead letters on their way to a queue
@@ -104,6 +106,7 @@ class Broker:
         self.letters_wait = False       # a publish that failed half-way leaves it so
         self.go_on()
         self.forwarding.bring_home()
+        self.share_rooms()
         active = self.active
         done: list[Queue] = []
         at = 0
@@ -126,6 +129,10 @@ class Broker:
         self.forwarding.flush()
         self._flush()
         return len(self.active) > 0 or self.forwarding.has_more()
+
+    def share_rooms(self) -> None:
+        while self.eased:
+            self.eased.pop().share_room()
 
     def _release_ripe(self) -> None:
         while self.ripe:
@@ -160,6 +167,7 @@ class Broker:
 
     def reach(self, position: i64) -> None:
         """The log is stable up to here."""
+        self.share_rooms()
         self.stability.reach(position)
         self._release_ripe()
         self.go_on()
@@ -192,6 +200,10 @@ class Broker:
         self.host.schedule()
 
     # --- time -------------------------------------------------------------------------------------------------
+
+    def wall(self) -> i64:
+        """The time for people, who may set their clocks. Nothing waits for it."""
+        return self.now + self.wall_ahead
 
     def wake_queue_at(self, queue: Queue, when: i64) -> None:
         if when >= queue.wake_at:
@@ -247,17 +259,29 @@ class Broker:
         return sum(1 for connection in self.connections if connection.user is not None and connection.user.name == user)
 
     def check_overdue(self, timeout: i64) -> None:
-        """Close channels that hold their oldest delivery for longer than its queue allows, or `timeout` milliseconds where the
-        queue says nothing; -1 for no limit."""
+        """Close channels that hold a delivery for longer than its queue allows, or `timeout` milliseconds where the queue says
+        nothing; -1 for no limit."""
+        least = self._least_timeout(timeout)
         for connection in list(self.connections):
             for channel in list(connection.channels.values()):
                 for delivery in channel.unacked.values():
+                    held = self.now - delivery.at
+                    if held <= least:
+                        break               # those behind it are younger
                     allowed = delivery.queue.settings.consumer_timeout
                     if allowed < 0:
                         allowed = timeout
-                    if delivery.consumer is not None and 0 <= allowed < self.now - delivery.at:
+                    if 0 <= allowed < held:
                         connection.time_out(channel, allowed)
-                    break
+                        break
+
+    def _least_timeout(self, timeout: i64) -> i64:
+        least: i64 = timeout if timeout >= 0 else NEVER
+        for vhost in self.vhosts.values():
+            for queue in vhost.queues.values():
+                if 0 <= queue.settings.consumer_timeout < least:
+                    least = queue.settings.consumer_timeout
+        return least
 
     def open_channel(self, connection: Connection, number: int) -> None:
         if len(connection.channels) >= connection.channel_max > 0:
@@ -332,6 +356,8 @@ class Broker:
 
     def check(self, connection: Connection, kind: str, name: str, permission: str) -> None:
         assert connection.user is not None and connection.vhost is not None
+        if connection.user.is_operator:
+            return
         self.authority.check(connection.user.name, connection.vhost.name, kind, name, permission)
 
     def check_topic(self, connection: Connection, exchange: Exchange, routing_key: str, permission: str) -> None:

@@ -3,13 +3,16 @@
 Rules
  1. Publishes wait for one barrier a turn; confirms leave through `_confirm` alone, in order, as one `multiple` ack a turn.
  2. A delivery is known by its tag until it is acknowledged, rejected or requeued; `lowest` bounds the search of a multiple ack.
- 3. A channel that waits for the outside (a declare that must be stable) is suspended: its frames wait in `inbox`.
+ 3. Room under the prefetch of the whole channel goes to its consumers in turn, whichever queue was acknowledged: when it comes
+    free the channel is eased, and nobody takes of it before `share_room` has asked everyone, beginning behind who had it last.
+    What is left then is for whoever comes.
+ 4. A channel that waits for the outside (a declare that must be stable) is suspended: its frames wait in `inbox`.
 """
 from __future__ import annotations
 
 from collections import deque
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from mypy_extensions import i64, mypyc_attr
 
@@ -33,6 +36,13 @@ FULL: Final = 256 << 10         # output gathered beyond this waits for the sock
 FULL_OF_LARGE: Final = 4 << 20  # and this of large messages, or a publisher of such would outrun its consumer
 TAG_AND_FLAG: Final = Struct(">QB")
 ACK: Final = Struct(">BHIHHQBB")
+T = TypeVar("T")
+
+
+def rotated(things: list[T], by: int) -> list[T]:
+    """The same, with another one first."""
+    first = by % len(things) if things else 0
+    return things[first:] + things[:first]
 
 
 class Delivery:
@@ -79,6 +89,11 @@ class Channel:
         self.lowest: i64 = 1
         self.held: i64 = 0
         self.limit: i64 = 0             # prefetch of the whole channel
+        self.is_eased: bool = False
+        self.favoured: Consumer | None = None       # while room is shared: who may take of it, and up to where
+        self.share: i64 = 0
+        self.next_share: i64 = 0        # the place of the consumer that is asked first, and of the one that is woken first
+        self.next_wake: i64 = 0
         self.prefetch: i64 = 0          # of each consumer to come
         self.transaction: Transaction | None = None
         self.away_id: i64 = 0           # its name between nodes, once it has something to do with another
@@ -281,7 +296,7 @@ class Channel:
             if not queue.is_active and queue.backlog.count:
                 queue.activate()
         if self.limit:
-            self.wake_queues()
+            self.ease()
 
     def reject(self, tag: int, *, multiple: bool, requeue: bool) -> None:
         taken = self.take(tag, multiple=multiple)
@@ -298,13 +313,17 @@ class Channel:
                 delivery.queue.reject(delivery.message)
             delivery.queue.activate()
         if self.limit:
-            self.wake_queues()
+            self.ease()
 
     def hold_again(self, deliveries: list[Delivery]) -> None:
-        """Settled in a transaction that did not happen."""
+        """Settled in a transaction that did not happen. The oldest come first again."""
+        if not deliveries:
+            return
+        unacked = self.unacked
         for delivery in deliveries:
-            self.unacked[delivery.tag] = delivery
+            unacked[delivery.tag] = delivery
             self.lowest = min(self.lowest, delivery.tag)
+        self.unacked = {tag: unacked[tag] for tag in sorted(unacked)}
 
     def requeue_all(self) -> None:
         """Everything this channel holds goes back to its place."""
@@ -317,10 +336,43 @@ class Channel:
             self._release(delivery)
             delivery.queue.requeue(delivery.message)
 
+    # --- sharing ------------------------------------------------------------------------------------------------
+
+    def has_room(self, consumer: Consumer) -> bool:
+        if self.is_eased:
+            return consumer is self.favoured and self.held < self.share
+        return self.held < self.limit
+
+    def ease(self) -> None:
+        """There may be room under the limit again."""
+        if not self.is_eased:
+            self.is_eased = True
+            self.connection.broker.eased.append(self)
+            self.wake_queues()
+
+    def share_room(self) -> None:
+        consumers = list(self.consumers.values())
+        count = len(consumers)
+        first = self.next_share
+        for step in range(count):
+            if self.held >= self.limit:
+                break
+            at = (first + step) % count
+            before = self.held
+            self.share = before + (self.limit - before + count - step - 1) // (count - step)
+            self.favoured = consumers[at]
+            consumers[at].queue.offer()
+            if self.held > before:
+                self.next_share = at + 1
+        self.favoured = None
+        self.is_eased = False
+
     def wake_queues(self) -> None:
-        for consumer in self.consumers.values():
+        """Another one first each time: what there is room for, in the socket too, may all go to the first."""
+        for consumer in rotated(list(self.consumers.values()), self.next_wake):
             if consumer.queue.backlog.count or consumer.queue.is_away:
                 consumer.queue.activate()
+        self.next_wake += 1
 
     # --- the channel's own life ---------------------------------------------------------------------------------
 

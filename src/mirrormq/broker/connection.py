@@ -15,7 +15,7 @@ from mypy_extensions import i64
 
 from mirrormq.broker import content, strays
 from mirrormq.broker.auth import User
-from mirrormq.broker.channel import Channel
+from mirrormq.broker.channel import Channel, rotated
 from mirrormq.broker.host import UNLIMITED
 from mirrormq.broker.inlet import (
     CLOSED,
@@ -41,6 +41,7 @@ from mirrormq.wire.methods import (
     ChannelClose,
     ChannelCloseOk,
     ConnectionClose,
+    ConnectionCloseOk,
     decode_method,
 )
 from mirrormq.wire.table import Value
@@ -70,10 +71,13 @@ class Connection(Inlet):
         self.largest: i64 = UNLIMITED   # content of more bytes may have frames that the client does not take
         self.heartbeat: i64 = 0
         self.exclusive_queues: list[Queue] = []
+        self.next_wake: i64 = 0                 # the place of the channel whose queues are woken first
+        self.left: dict[int, int] = {}          # channels that the client has closed, by number: in which read
         self.is_released: bool = False
         self.is_parting: bool = False           # its client has closed it, and gets close-ok when what ends with it is gone
+        self.goodbyes: i64 = 0                  # answers that its close-ok waits for
         self.blocked_told: bool = False
-        self.connected_at: i64 = broker.now
+        self.connected_at: i64 = broker.wall()
         self.end_reason: str = ""
         self.last_error: AMQPError | None = None
 
@@ -137,9 +141,12 @@ class Connection(Inlet):
         self.broker.on_channel_method(channel, method, payload)
 
     def _open(self, kind: int, number: int, payload: bytes) -> None:
+        if self.left.get(number, -1) == self.received_count and (kind != 1 or payload[:4] != b"\x00\x14\x00\x0a"):
+            return                      # sent behind channel.close, and before its client can have read close-ok
         method = decode_method(payload) if kind == 1 else None
         if method is None or method.id != (20 << 16 | 10):
             raise content.no_such_channel(method)
+        self.left.pop(number, None)
         self.current_method = method.id
         self.broker.open_channel(self, number)
 
@@ -178,8 +185,9 @@ class Connection(Inlet):
     # --- bytes out --------------------------------------------------------------------------------------------
 
     def wake_queues(self) -> None:
-        for channel in self.channels.values():
+        for channel in rotated(list(self.channels.values()), self.next_wake):
             channel.wake_queues()
+        self.next_wake += 1
 
     # --- errors and the end -------------------------------------------------------------------------------------
 
@@ -228,11 +236,20 @@ class Connection(Inlet):
         self.mind_reading()
         self.broker.watch_closing(self)
 
-    def end(self, reason: str) -> None:
-        """The connection is over: flush what is left, then close the transport."""
+    def goodbye_heard(self) -> None:
+        """Part of what ends with a connection that its client has closed is gone."""
+        self.goodbyes -= 1
+        if self.goodbyes == 0 and not self.is_over:
+            self.send(ConnectionCloseOk())
+            self.end(self.end_reason)
+
+    def end(self, reason: str, *, lingers: bool = True) -> None:
+        """The connection is over: flush what is left, then close the transport. Who was let in gets the time to read it, unless
+        it is known to be silent."""
         if self.is_over:
             return
         self.is_over = True
+        self.lingers = lingers and self.vhost is not None
         self.end_reason = self.end_reason or reason
         self.release()
         self.state = CLOSED

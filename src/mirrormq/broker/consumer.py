@@ -42,7 +42,7 @@ class Consumer:
         if self.limit and self.unacked >= self.limit and not self.no_ack:
             return False
         channel = self.channel
-        if channel.limit and channel.held >= channel.limit and not self.no_ack:
+        if channel.limit and not self.no_ack and not channel.has_room(self):
             return False
         return channel.flowing and not channel.connection.is_full
 

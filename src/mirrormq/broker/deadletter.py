@@ -13,7 +13,7 @@ FIRST: Final = ("x-first-death-reason", "x-first-death-queue", "x-first-death-ex
 
 
 def deaths_of(info: ContentInfo) -> list[Table] | None:
-    """The x-death header, newest first; None if there is none that makes sense."""
+    """The x-death header, the newest record first; None if there is none that makes sense."""
     found = info.headers().get(DEATHS)
     if not isinstance(found, list) or not all(isinstance(entry, dict) for entry in found):
         return None
@@ -33,7 +33,7 @@ def bury(message: Message, queue: str, reason: str, now_ms: int, keys: list[str]
     info = message.info
     fields = split_fields(info.properties, info.headers_at) if info.headers_at >= 0 else []
     had_deaths = any(name == DEATHS for name, _ in fields)
-    deaths = deaths_of(info) or []
+    deaths = _folded(deaths_of(info) or [])
     entry = _next_entry(deaths, message, queue, reason, now_ms, keys)
     rest = [death for death in deaths if not _is_same(death, queue, reason)]
     dropped = (DEATHS, "CC", "BCC") if drop_copies else (DEATHS,)
@@ -43,6 +43,23 @@ def bury(message: Message, queue: str, reason: str, now_ms: int, keys: list[str]
     kept.append((DEATHS, _encode_deaths([entry, *rest])))
     properties = replace_headers(info.properties, 0, join_fields(kept))
     return replace_expiration(properties, 0, None) if info.expiration is not None else properties
+
+
+def _folded(deaths: list[Table]) -> list[Table]:
+    """One record for each queue and reason, the first of its kind. Brokers of old did not count, but wrote one for each time;
+    what is left without a count gets the number of its kind. RabbitMQ turns the order round by this, each time."""
+    firsts: dict[str, Table] = {}
+    counts: dict[str, int] = {}
+    for death in deaths:
+        kind = repr((death.get("queue"), death.get("reason")))
+        firsts.setdefault(kind, death)
+        counts[kind] = counts.get(kind, 0) + 1
+    folded: list[Table] = []
+    for kind, first in firsts.items():
+        counted: Table = {} if "count" in first else {"count": counts[kind]}
+        folded.append(counted | first)
+    folded.reverse()
+    return folded
 
 
 def _is_same(death: Table, queue: str, reason: str) -> bool:

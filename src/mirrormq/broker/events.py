@@ -35,8 +35,9 @@ class Events:
         """Look first whether anybody hears it."""
         vhost = self.broker.vhosts.get(self.vhost)
         if vhost is not None and EVENT in vhost.exchanges:
-            about["timestamp_in_ms"] = int(self.broker.now)
-            publish_inside(self.broker, vhost, EVENT, name, about, b"", int(self.broker.now) // 1000)
+            at = int(self.broker.wall())
+            about["timestamp_in_ms"] = at
+            publish_inside(self.broker, vhost, EVENT, name, about, b"", at // 1000)
 
     # --- clients ------------------------------------------------------------------------------------------------
 

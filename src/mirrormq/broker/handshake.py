@@ -17,11 +17,11 @@ from mirrormq.broker.connection import (
     Connection,
 )
 from mirrormq.broker.host import UNLIMITED
+from mirrormq.broker.journal import Afterwards
 from mirrormq.broker.limits import check_user_connections, check_vhost_connections
 from mirrormq.wire.errors import AMQPError, ChannelFault, HardAccessRefused, NotAllowed
 from mirrormq.wire.methods import (
     ConnectionClose,
-    ConnectionCloseOk,
     ConnectionOpen,
     ConnectionOpenOk,
     ConnectionStart,
@@ -80,24 +80,29 @@ def _while_running(connection: Connection, method: Method) -> None:
         raise ChannelFault("unexpected method in connection state running")
 
 
+class CloseOk(Afterwards):
+    def __init__(self, first: int, last: int, connection: Connection) -> None:
+        super().__init__(first, last)
+        self.connection: Connection = connection
+
+    def happen(self) -> None:
+        self.connection.goodbye_heard()
+
+
 def _close(connection: Connection, reason: str) -> None:
-    """close-ok says that exclusive queues are gone: the next connection may declare them for itself."""
+    """close-ok says that exclusive and auto-delete queues are gone, wherever they were: the next connection may declare them for
+    itself, on any node."""
     broker = connection.broker
     before = broker.journal.written
+    connection.state = CLOSING
+    connection.is_parting = True
+    connection.end_reason = reason
+    connection.goodbyes = 1             # until all that it had has been told
     connection.release()
-    if broker.journal.written == before:
-        finish_close(connection, reason)
-    else:
-        connection.state = CLOSING
-        connection.is_parting = True
-        connection.end_reason = reason
-        broker.parting.append((broker.journal.written, connection))
-
-
-def finish_close(connection: Connection, reason: str) -> None:
-    if not connection.is_over:
-        connection.send(ConnectionCloseOk())
-        connection.end(reason)
+    if broker.journal.written > before:
+        connection.goodbyes += 1
+        broker.parting.append(CloseOk(before + 1, broker.journal.written, connection))
+    connection.goodbye_heard()
 
 
 def _start(connection: Connection, method: ConnectionStartOk) -> None:

@@ -84,7 +84,7 @@ class Inlet(Outlet):
     def fail(self, error: HardError) -> None:
         raise NotImplementedError
 
-    def end(self, reason: str) -> None:
+    def end(self, reason: str, *, lingers: bool = True) -> None:
         raise NotImplementedError
 
     # --- bytes ------------------------------------------------------------------------------------------------

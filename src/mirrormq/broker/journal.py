@@ -103,10 +103,23 @@ class Awaiting:
     def __init__(self, first: int, last: int, channel: Channel, reply: Method | None, method: Method, *, again: bool) -> None:
         self.first: int = first
         self.last: int = last
+        self.until: int = last              # what it waits for may be proposed once more, later
         self.channel: Channel = channel
         self.reply: Method | None = reply
         self.method: Method = method
         self.again: bool = again            # run the method again even if everything held: its answer depends on the outcome
+
+
+class Afterwards:
+    """Something that happens when the proposals `first` to `last` are decided, and the other nodes know it or have had time for
+    it. The end of a queue that was lost and is proposed once more counts as not decided."""
+
+    def __init__(self, first: int, last: int) -> None:
+        self.first: int = first
+        self.last: int = last
+
+    def happen(self) -> None:
+        raise NotImplementedError
 
 
 class Journal:

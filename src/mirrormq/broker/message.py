@@ -109,7 +109,7 @@ class Message:
         self.info: ContentInfo = info
         self.size: i64 = size               # of the body
         self.index: i64 = 0
-        self.expires: i64 = NEVER           # milliseconds since 1970
+        self.expires: i64 = NEVER           # of the broker's time
         self.logged: bool = False           # its entry is in the log, so its end must be logged too
         self.persistent: bool = info.persistent
         self.redelivered: bool = False

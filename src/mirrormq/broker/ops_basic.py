@@ -47,7 +47,7 @@ def on_qos(channel: Channel, method: BasicQos) -> None:
         raise NotImplementedFault(f"prefetch_size!=0 ({method.prefetch_size})")
     if method.global_:
         channel.limit = method.prefetch_count
-        channel.wake_queues()
+        channel.ease()
         if channel.away_id:
             channel.connection.broker.forwarding.limit_changed(channel)
     else:
@@ -65,6 +65,8 @@ def on_consume(channel: Channel, method: BasicConsume) -> None:
         direct_reply.consume(channel, method, tag)
         return
     queue = find_queue(channel, _shard_or_queue(channel, method.queue), "read")
+    if queue.is_going and agreement.await_fate(broker, channel, method, queue):
+        return
     wishes = parse_consumer_arguments(method.arguments, queue.name, queue.vhost)
     if queue.is_away:
         away.consume(channel, method, tag, queue, wishes.priority)
@@ -238,4 +240,6 @@ def on_close(channel: Channel, method: ChannelClose) -> None:
         agreement.answer(broker, channel, None, before, method, again=True)       # auto-delete queues of its consumers go first
         return
     channel.send(ChannelCloseOk())
-    del channel.connection.channels[channel.number]
+    connection = channel.connection
+    connection.left[channel.number] = connection.received_count
+    del connection.channels[channel.number]

@@ -104,7 +104,7 @@ def on_declare(channel: Channel, method: QueueDeclare) -> None:
         away.declare_existing(channel, method, queue)
         return
     queue.touch()
-    _answer(channel, method, name, queue.backlog.count, len(queue.turns.everyone))
+    _answer(channel, method, name, queue.ready(), len(queue.turns.everyone))
 
 
 def _answer(channel: Channel, method: QueueDeclare, name: str, messages: int, consumers: int) -> None:
@@ -127,7 +127,7 @@ def _declare_passively(channel: Channel, method: QueueDeclare) -> None:
         away.declare_existing(channel, method, queue)
         return
     queue.touch()
-    _answer(channel, method, name, queue.backlog.count, len(queue.turns.everyone))
+    _answer(channel, method, name, queue.ready(), len(queue.turns.everyone))
 
 
 def _create(channel: Channel, vhost: VirtualHost, name: str, method: QueueDeclare) -> None:
@@ -261,7 +261,7 @@ def on_delete(channel: Channel, method: QueueDelete) -> None:
 
 
 def check_deletable(queue: Queue, *, if_unused: bool, if_empty: bool) -> None:
-    if if_empty and queue.backlog.count:
+    if if_empty and queue.ready():
         raise PreconditionFailed(f"queue '{queue.name}' in vhost '{queue.vhost}' not empty")
     if if_unused and queue.turns.everyone:
         raise PreconditionFailed(f"queue '{queue.name}' in vhost '{queue.vhost}' in use")

@@ -35,6 +35,7 @@ class Outlet:
         self.is_held: bool = False      # a node that it publishes to is behind: no input is wanted
         self.is_reading: bool = True
         self.is_over: bool = False      # the transport is closed when the last bytes have been written
+        self.lingers: bool = False      # and not before the peer could read them
         self.last_sent: i64 = broker.now
         self.sent_bytes: i64 = 0
         self.sent_count: i64 = 0
@@ -86,7 +87,10 @@ class Outlet:
             self.is_full = False
             self.wake_queues()
         if self.is_over:
-            self.transport.close()
+            if self.lingers:
+                self.transport.linger()
+            else:
+                self.transport.close()
 
     def choke(self) -> None:
         self.is_choked = True

@@ -40,6 +40,7 @@ def _is_over(queue: Queue) -> bool:
 
 def _work_ahead(queue: Queue) -> None:
     try:
+        queue.broker.share_rooms()
         queue.pump()
         enforce_limits(queue)
     except Exception as fault:  # noqa: BLE001 - it is not the fault of whose publish asked for it

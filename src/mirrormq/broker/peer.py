@@ -19,6 +19,11 @@ class Transport:
         """Close after everything written has left."""
         raise NotImplementedError
 
+    def linger(self) -> None:
+        """Close when the peer has had the time to read everything. What it still sends is read and dropped: a socket that is
+        closed with input unread resets its connection, and what is on its way to the peer is lost."""
+        self.close()
+
     def pause_reading(self) -> None:
         raise NotImplementedError
 

@@ -70,10 +70,6 @@ def _is_locator(value: object) -> bool:
     return value in LOCATORS
 
 
-def _is_duration(value: object) -> bool:
-    return milliseconds(value) > 0
-
-
 def _is_period(value: object) -> bool:
     return milliseconds(value) >= 0
 
@@ -116,7 +112,7 @@ OUR_KEYS: Final[dict[str, Rule]] = {
     "log-retention-bytes": (_is_count, "is not a valid log-retention-bytes; it is a number of bytes"),
     "undo-bytes": (_is_count, "is not a valid undo-bytes; it is a number of bytes"),
     "undo-time": (_is_period, 'is not a valid undo-time; it is milliseconds, or a time such as "10m"; 0 for none'),
-    "sync-interval": (_is_duration, 'is not a valid sync-interval; it is milliseconds, or a time such as "10s"'),
+    "sync-interval": (_is_period, 'is not a valid sync-interval; it is milliseconds, or a time such as "10s"'),
 }
 
 KEPT_KEYS: Final = frozenset((

@@ -18,6 +18,10 @@ class LogPort:
     def append(self, log_id: int, first_index: int, count: int, chunk: bytes, *, sync: bool) -> None:
         raise NotImplementedError
 
+    def sync(self) -> None:
+        """Somebody waits for all that was appended before, also without `sync`."""
+        raise NotImplementedError
+
     def read(self, log_id: int, index: int, max_bytes: int) -> list[Entry]:
         raise NotImplementedError
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from mirrormq.broker.backlog import ENTRY_OVERHEAD, WINDOW_BYTES, Backlog, Budget, LogHole, extend_ranges
+from mirrormq.broker.backlog import ENTRY_OVERHEAD, WINDOW_BYTES, Backlog, Budget, LogHole, extend_ranges, light_among
 from mirrormq.broker.message import InfoCache, Message
 from mirrormq.broker.ports import LogPort
 
@@ -177,6 +177,21 @@ class PriorityBacklog(Backlog):
             found.extend(pair[1] for pair in level.returned)
             found.extend(level.window)
         return found
+
+    def take_light(self, since: int) -> list[Message]:
+        taken = light_among(self._in_memory(), since, moves_all=self.tails == 0)
+        gone = {message.index for message in taken}
+        for level in self.levels:
+            level.returned = [pair for pair in level.returned if pair[0] not in gone]
+            heapq.heapify(level.returned)
+            for message in level.window:
+                if message.index in gone:
+                    self.window_bytes -= message.size
+                    self.budget.used -= message.size + ENTRY_OVERHEAD
+            level.window = deque([message for message in level.window if message.index not in gone])
+        self.count -= len(taken)
+        self.bytes -= sum([message.size for message in taken])
+        return taken
 
     def clear(self) -> None:
         for level in self.levels:

@@ -194,7 +194,7 @@ def dead_letter(broker: Broker, queue: Queue, message: Message, reason: str, rea
     copies = (copies_of(message.info, "CC") or []) if message.info.copies else []
     published = [message.routing_key(), *copies]
     keys = [*published, *blind_copies(message.address)] if instead is None else [instead]
-    properties = bury(message, queue.name, reason, broker.now, published, drop_copies=instead is not None)
+    properties = bury(message, queue.name, reason, broker.wall(), published, drop_copies=instead is not None)
     info = broker.infos.get(properties)
     letter = Message(with_properties(message, properties), address_of(exchange.name, keys[0]), info, message.size)
     deaths = deaths_of(info) or []

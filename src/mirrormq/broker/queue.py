@@ -12,20 +12,22 @@ from mypy_extensions import i64
 
 from mirrormq.broker.arguments import DROP_HEAD, QueueArguments, QueueSettings
 from mirrormq.broker.backlog import Backlog, PlainBacklog
-from mirrormq.broker.consumer import Consumer, Turns
+from mirrormq.broker.consumer import PLENTY, Consumer, Turns
 from mirrormq.broker.expiry import expire, expire_head, must_pause, postpone, send_postponed
 from mirrormq.broker.forward.runs import Publisher
 from mirrormq.broker.message import NEVER, Message
 from mirrormq.broker.overflow import enforce_limits, has_place, make_place
+from mirrormq.broker.pace import UNBOUNDED, Pace
 from mirrormq.broker.priority import PriorityBacklog
 from mirrormq.broker.promised import room_of_consumers
-from mirrormq.broker.queue_log import PURGED, REASONS, REJECTED, RESERVE, QueueLog, ended_for
+from mirrormq.broker.queue_log import PURGED, REASONS, REJECTED, QueueLog, ended_for
 from mirrormq.broker.stability import Barrier, pass_all
-from mirrormq.log.entries import TRANSIENT
+from mirrormq.log.entries import MOVED, REDELIVERED, TRANSIENT
 from mirrormq.log.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from mirrormq.broker.broker import Broker
+    from mirrormq.broker.channel import Channel
     from mirrormq.broker.connection import Connection
     from mirrormq.broker.forward.away import AwayQueue
 
@@ -44,6 +46,7 @@ class Queue(QueueLog):
         self.backlog: Backlog = self._new_backlog(settings)
         self.turns: Turns = Turns()
         self.holder: Consumer | None = None     # exclusive consumer, or the single active one
+        self.leaving: Consumer | None = None    # the single active one before it, if it holds what comes before the rest
         self.delivered_high: i64 = 0
         self.promised: i64 = 0                  # so many at the head only wait for the log or the ring
         self.postponed: list[tuple[Message, int]] = []      # held until they may leave as dead letters, each for its reason
@@ -70,6 +73,7 @@ class Queue(QueueLog):
         self.got_no_ack: i64 = 0
         self.redelivered: i64 = 0
         self.acknowledged: i64 = 0
+        self.pace: Pace = Pace()
 
     def _new_backlog(self, settings: QueueSettings) -> Backlog:
         broker = self.broker
@@ -132,6 +136,27 @@ class Queue(QueueLog):
             self.light.append(waiter)
         self.backlog.push_logged(message)
 
+    def log_light(self, held: list[Message]) -> None:
+        """The queue is mirrored from now on: what lived in memory alone gets a place in the log, at its end, so that mirrors get
+        it. What is behind it moves too, to keep the order. `held` are the messages that clients have not acknowledged."""
+        light = [message for message in held if not message.logged]
+        ready = self.backlog.take_light(min([message.index for message in light], default=self.next_index))
+        places = [(message.index, True, message) for message in light] + [(message.index, False, message) for message in ready]
+        places.sort()
+        for _, is_held, message in places:
+            if message.logged:
+                ended_for(self.dropped, MOVED).add(message)
+            message.persistent = message.persistent and self.keeps
+            message.index = self.next_index
+            self.next_index += 1
+            flags = 0 if message.persistent else TRANSIENT
+            self.log_message(message, flags | REDELIVERED if is_held or message.redelivered else flags)
+            if is_held:
+                self.held_logged.add(message.index)
+            else:
+                self.backlog.push_logged(message)
+        self.activate()
+
     # --- delivering -------------------------------------------------------------------------------------------
 
     def activate(self) -> None:
@@ -183,16 +208,30 @@ class Queue(QueueLog):
             if is_lean and message.logged:
                 message.content = b""       # the log has it; it is read again if it comes back
 
+    def offer(self) -> None:
+        if self.backlog.count and not self.is_deleted and not self.damage and not self.is_held:
+            self.activate()
+            try:
+                self.pump()
+            except Exception as fault:  # noqa: BLE001 - one queue's fault is nobody else's
+                self.broker.stop_queue(self, fault)
+
     def _taker(self) -> Consumer | None:
         holder = self.holder
-        if holder is not None:
-            return holder if holder.is_ready() else None
-        return self.turns.take()
+        if holder is None:
+            return self.turns.take()
+        leaving = self.leaving
+        if leaving is not None:
+            if leaving.unacked > 0:
+                return None             # what it gives back comes before what is ready
+            self.leaving = None
+        return holder if holder.is_ready() else None
 
     def get(self, waiter: Barrier) -> Message | None:
         """The next message for basic.get; the caller settles it or holds it. If it has to wait first, `waiter` does."""
         now = self.broker.now
         backlog = self.backlog
+        self._catch_up()
         while backlog.count:
             message = backlog.pop()
             if message.expires <= now:
@@ -201,7 +240,11 @@ class Queue(QueueLog):
                 continue
             if message.index >= self.deliverable and self._must_wait(message):
                 backlog.put_back(message)
-                self.wait_for_chunk(waiter)
+                if self.is_doubted:
+                    waiter.outstanding += 1
+                    self.doubters.append(waiter)
+                else:
+                    self.wait_for_chunk(waiter)
                 return None
             if message.redelivered:
                 self.redelivered += 1
@@ -267,7 +310,16 @@ class Queue(QueueLog):
             return False
         return True
 
+    def ready(self) -> int:
+        """How many messages are ready, for a client that asks."""
+        try:
+            self._catch_up()
+        except Exception as fault:  # noqa: BLE001 - who asks is not to blame
+            self.broker.stop_queue(self, fault)
+        return self.backlog.count
+
     def purge(self) -> int:
+        self._catch_up()
         count = self.backlog.count
         ranges, persistent, size = self.backlog.take_all(self.next_index)
         if ranges:
@@ -291,25 +343,66 @@ class Queue(QueueLog):
             return
         if self.postponed:
             send_postponed(self)
-        backlog = self.backlog
-        if backlog.count:
-            if self.turns.everyone:
-                self.pump()
-            if backlog.count > self.promised:
-                expire_head(self)
-                if self.settings.limited:
-                    enforce_limits(self)
-        if self.kept and self.turns.everyone:
+        if self.backlog.count:
+            self._share_out()
+        if self.turns.everyone and (self.kept or (self.ring is not None and self.next_index > 1)):
             self._keep_window_reserved()
 
+    def _share_out(self) -> None:
+        """What consumers can take is theirs, and what is left is kept within the limits."""
+        if self.turns.everyone:
+            self.pump()
+        if self.backlog.count > self.promised:
+            expire_head(self)
+            if self.settings.limited:
+                enforce_limits(self)
+
+    def _catch_up(self) -> None:
+        """What came in this turn before somebody takes or counts messages is shared out before that."""
+        if self.is_active and self.backlog.count and not self.is_held and not self.damage:
+            self.broker.share_rooms()
+            self._share_out()
+
     def _keep_window_reserved(self) -> None:
-        """Reserve the next window while half of the last one is left, so that deliveries need not wait for it."""
+        """Reserve the next window while half of what goes by in a while is left, so that deliveries need not wait for it."""
         start = self.delivered_high
         head = self.backlog.head()
-        if head is not None and head.index > start:
+        if head is None:
+            start = self.next_index
+        elif head.index > start:
             start = head.index
-        if start + RESERVE // 2 >= self.reserved:
-            self.reserve(start, RESERVE)
+        ahead = self.pace.ahead // 2
+        shared = self.shared_room()
+        if start + max(ahead, shared) >= self.reserved:
+            window = self.window()
+            if head is None:
+                start += 1              # a reservation takes an index itself
+            if window and start + window > self.reserved:       # the last one counts: less would take back what may be delivered
+                self.reserve(start, window)
+
+    def window(self) -> i64:
+        """What can be delivered now, and what will be delivered before the next reservation is stable. 0: nobody has room, and
+        nothing is being settled."""
+        room: i64 = room_of_consumers(self) if self.is_consumed else 1
+        is_unbounded = room >= PLENTY
+        gone = self.acknowledged + self.delivered_no_ack + self.got + self.got_no_ack
+        if is_unbounded:
+            gone += self.delivered
+            room = UNBOUNDED
+        window = room + self.pace.look(gone, self.broker.now, is_reserving=room > 0)
+        shared = 2 * self.shared_room()
+        return max(window, shared)
+
+    def shared_room(self) -> i64:
+        """How much channels whose limit their queues share may want of this one at once. It is reserved before there is room: a
+        queue that has to wait for that when the room is shared out would leave its part to the others, time and again."""
+        room: i64 = 0
+        last: Channel | None = None
+        for consumer in self.turns.everyone:
+            if consumer.channel is not last:        # those of one channel stand together, and share one limit
+                last = consumer.channel
+                room += last.limit
+        return room
 
     def snapshot(self, *, final: bool) -> Snapshot:
         """The fold of everything appended so far. Only right after a turn, when nothing is gathered.
@@ -319,8 +412,9 @@ class Queue(QueueLog):
         cursor = self.backlog.cursor(self.builder.next_index)
         live = sorted([*self.backlog.live_below(cursor), *self.held_logged])
         reserved = self.delivered_high if final else self.reserved
+        light = max(0, self.backlog.count + self.held - self.kept)
         return Snapshot(self.log_id, self.builder.epoch, self.builder.next_index, cursor, array("Q", live), reserved,
-                        self.kept, self.kept_bytes, b"", self.sender_numbers())
+                        self.kept, self.kept_bytes, b"", self.sender_numbers(), light=int(light))
 
     # --- consumers and settings -------------------------------------------------------------------------------
 
@@ -332,6 +426,13 @@ class Queue(QueueLog):
         self.activate()
 
     def remove_consumer(self, consumer: Consumer) -> None:
+        if consumer in self.turns.everyone:
+            self.release_consumer(consumer)
+            if self.auto_delete and not self.turns.everyone:
+                self.broker.delete_queue(self, is_stubborn=True)
+
+    def release_consumer(self, consumer: Consumer) -> None:
+        """It leaves for now; an auto-delete queue stays."""
         if consumer not in self.turns.everyone:
             return
         self.turns.remove(consumer)
@@ -340,13 +441,16 @@ class Queue(QueueLog):
         self.last_used = self.broker.now
         if self.holder is consumer:
             self.holder = None
-            if self.settings.single_active_consumer and self.turns.groups:
-                self.holder = self.turns.groups[0][0]
+            if self.settings.single_active_consumer:
+                if consumer.unacked > 0 and self.backlog.count:
+                    self.leaving = consumer
+                if self.turns.groups:
+                    self.holder = self.turns.groups[0][0]
         self.activate()
         if not self.turns.everyone:
+            if self.reserved > self.delivered_high:
+                self.withdraw(self.delivered_high)
             self.watch_expiry()
-            if self.auto_delete:
-                self.broker.delete_queue(self, is_stubborn=True)
 
     def touch(self) -> None:
         """The queue was used: its time to live starts anew."""
@@ -368,19 +472,24 @@ class Queue(QueueLog):
 
     def abandon(self) -> None:
         """The queue is deleted: nobody waits for it any more, and what it holds is forgotten."""
-        waiters = self.waiters + self.light
-        for unstable in [*self.unstable, *self.unreceived]:
-            waiters += unstable.waiters
+        waiters = self.everyone_waiting()
         self.close()
         pass_all(waiters)
         self.broker.forwarding.queue_deleted(self.log_id)
 
+    def everyone_waiting(self) -> list[Barrier]:
+        waiters = self.waiters + self.light + self.doubters
+        for unstable in [*self.unstable, *self.unreceived]:
+            waiters += unstable.waiters
+        return waiters
+
     def close(self) -> None:
-        """It does not serve here any more. Who waits for it is not answered."""
+        """It does not serve here any more. Who waits for it is not answered by it."""
         self.is_deleted = True
         self.forget_held()
         self.waiters = []
         self.light = []
+        self.doubters = []
         self.unstable.clear()
         self.unreceived.clear()
         self.ring = None
@@ -388,6 +497,7 @@ class Queue(QueueLog):
         self.backlog.writer = None          # a circle of references would outlive the queue for long
         self.turns = Turns()
         self.holder = None
+        self.leaving = None
 
     def on_timer(self) -> None:
         self.wake_at = NEVER

@@ -5,12 +5,15 @@ Rules
     for it; indexes that were never logged are bridged by a skip entry, so the log stays contiguous.
  2. Whatever ends a logged message (acknowledged, expired, dropped, purged) is logged as ranges, once a turn.
  3. `redelivered` is never false for a message that was delivered: the queue reserves a window of indexes in the log ahead of
-    delivering from it, and does not deliver past what is stably reserved.
+    delivering from it, and does not deliver past what is stably reserved. The window follows what consumers can hold and how
+    fast they settle (`pace.py`), for after a failover everything in it looks delivered.
  4. A dead letter enters its target before its end is logged here: a crash between the two may double it and cannot lose it.
  5. A mirrored queue gives its chunks to its ring. Every message is logged then, and what waits for persistent ones passes when
     they are on disk all round, for transient ones when they are received all round. Each message says whose it is (origin).
  6. A mirrored queue delivers what has been received all round. Else a leader that is deposed, and does not know it yet, would
     deliver what its publisher sends to the next one, which delivers it once more and knows nothing of the first time.
+ 7. A leader that may have been deposed delivers nothing (`is_doubted`, see `mirror/rings.py`): what it has reserved, the next
+    one delivers as well.
 """
 from __future__ import annotations
 
@@ -23,9 +26,9 @@ from mirrormq.broker.bindings import Destination
 from mirrormq.broker.message import Message
 from mirrormq.broker.ports import RingPort
 from mirrormq.broker.stability import Barrier, Unstable, pass_all
-from mirrormq.log.entries import ChunkBuilder
+from mirrormq.log.entries import LOST, RESTART, TRANSIENT, ChunkBuilder
 from mirrormq.log.errors import QueueDamaged
-from mirrormq.log.fold import MAX_PUBLISHERS
+from mirrormq.log.fold import MAX_PUBLISHERS, add_index
 
 if TYPE_CHECKING:
     from mirrormq.broker.broker import Broker
@@ -38,23 +41,23 @@ REASONS: Final = {EXPIRED: "expired", OVERFLOW: "maxlen", REJECTED: "rejected"}
 HELD_WINDOW: Final = 16384          # beyond so many unacknowledged messages their content stays in the log only
 HELD_BYTES: Final = 16 << 20        # and beyond so many bytes of them, of one queue
 HELD_BY_ALL: Final = 256 << 20      # or of all
-RESERVE: Final = 8192               # indexes ahead of the last delivery while there are consumers
-RESERVE_FOR_GETS: Final = 64        # and where messages are only taken one by one
 
 
 class ReservedMark(Barrier):
-    """The reservation up to an index has become stable."""
+    """The reservation up to an index has become stable. What was reserved before a withdrawal does not count behind it."""
 
     def __init__(self, queue: QueueLog, upto: i64) -> None:
         super().__init__()
         self.queue: QueueLog = queue
         self.upto: i64 = upto
+        self.withdrawals: i64 = queue.withdrawals
 
     def passed(self) -> None:
-        if self.upto > self.queue.reserved_stably:
+        if self.upto > self.queue.reserved_stably and self.withdrawals == self.queue.withdrawals:
             self.queue.reserved_stably = self.upto
         self.queue.look_ahead()
         self.queue.activate()
+        self.queue.offer()
 
 
 class Ended:
@@ -117,10 +120,13 @@ class QueueLog(Destination):
         self.last_waiter: Barrier | None = None
         self.reserved: i64 = 0
         self.reserved_stably: i64 = 0
+        self.withdrawals: i64 = 0               # how often a reservation was taken back
         self.deliverable: i64 = 0               # what is below this index may be delivered without a further look
         self.is_consumed: bool = False
         # of a mirrored queue that leads here
         self.ring: RingPort | None = None
+        self.is_doubted: bool = False           # another node may lead by now: nothing is delivered until the store says no
+        self.doubters: list[Barrier] = []       # gets that wait for that
         self.is_held: bool = False              # nothing is sealed: the lead is being handed over
         self.light: list[Barrier] = []          # who waits until this turn's transient messages are received all round
         self.unstable: deque[Unstable] = deque()        # by index
@@ -155,13 +161,20 @@ class QueueLog(Destination):
         """Have the queue's work done in the next turn."""
         raise NotImplementedError
 
+    def offer(self) -> None:
+        """Some consumer can take more: it gets it now, before the turn's work."""
+        raise NotImplementedError
+
+    def window(self) -> i64:
+        """How many indexes are reserved ahead of a delivery."""
+        raise NotImplementedError
 
     def log_message(self, message: Message, flags: int) -> None:
         if self.unlogged:
             self._bridge()
         self.builder.enqueue(flags, message.address, message.content, message.size)
         message.logged = True
-        if flags == 0:
+        if not flags & TRANSIENT:
             self.kept += 1
             self.kept_bytes += message.size
 
@@ -185,7 +198,7 @@ class QueueLog(Destination):
         if not message.logged or (self.ring is None and not (self.keeps and message.persistent)):
             return False
         if message.index >= self.reserved:
-            self.reserve(message.index, RESERVE if self.is_consumed else RESERVE_FOR_GETS)
+            self.reserve(message.index, max(self.window(), 1))
         return True
 
     def look_ahead(self) -> None:
@@ -193,6 +206,8 @@ class QueueLog(Destination):
         self.deliverable = self.reserved_stably
         if self.ring is not None and self.ring_received + 1 < self.deliverable:
             self.deliverable = self.ring_received + 1
+        if self.is_doubted:
+            self.deliverable = 0
 
     def reserve(self, index: i64, window: i64) -> None:
         self.reserved = index + window
@@ -200,8 +215,17 @@ class QueueLog(Destination):
             self._bridge()
         self.builder.reserve(self.reserved)
         self.next_index += 1
-        self._wait(ReservedMark(self, self.reserved))
+        mark = ReservedMark(self, self.reserved)
+        mark.outstanding = 1
+        self.waiters.insert(0, mark)        # a message is delivered before it is confirmed
         self.activate()
+
+    def withdraw(self, index: i64) -> None:
+        """Nothing from `index` on has been delivered, and nobody is left to deliver to."""
+        self.withdrawals += 1
+        self.reserved_stably = min(self.reserved_stably, index)
+        self.look_ahead()
+        self.reserve(index, 0)
 
     def hold(self, message: Message) -> None:
         self.held += 1
@@ -296,9 +320,29 @@ class QueueLog(Destination):
         elif waiters:
             self.waiters = []
             self.last_waiter = None
-            self.broker.stability.add(self.broker.log.position, waiters)
+            broker = self.broker
+            if broker.log.position > broker.stability.reached:
+                # What they wait for may have been appended when nobody waited yet, so without a sync: the acknowledgements of a
+                # transaction, whose fence comes a turn later from another node.
+                broker.log.sync()
+            broker.stability.add(broker.log.position, waiters)
 
     # --- in a ring ----------------------------------------------------------------------------------------------
+
+    def end_lost(self, ranges: list[int]) -> None:
+        """This log leads, and others may hold more: these indexes are messages no longer, wherever they are."""
+        self.builder.drop(LOST, ranges, self.kept, self.kept_bytes)
+        self.next_index += 1
+        self.activate()
+
+    def end_transient(self, indexes: list[int]) -> None:
+        """All who held this log were down: these messages, which are transient, end on every member alike."""
+        ranges: list[int] = []
+        for index in indexes:
+            add_index(ranges, index, index)
+        self.builder.drop(RESTART, ranges, 0, 0)
+        self.next_index += 1
+        self.activate()
 
     def note_origin(self, index: i64) -> None:
         """The message with this index is the one whose origin is set."""
@@ -336,12 +380,22 @@ class QueueLog(Destination):
         self.look_ahead()
         self.broker.ripe.append(self)
 
+    def trust(self) -> None:
+        """The store says that this node leads."""
+        self.is_doubted = False
+        self.look_ahead()
+        doubters = self.doubters
+        self.doubters = []
+        pass_all(doubters)
+        self.activate()
+
     def release(self) -> None:
-        """Who waited for what the ring has now may go on."""
+        """Who waited for what the ring has now may go on. Confirms leave with the turn, behind what is delivered here."""
         self._release(self.unstable, self.ring_durable)
         self._release(self.unreceived, self.ring_received)
         if self.is_consumed:
             self.activate()
+            self.offer()
 
     def _release(self, pending: deque[Unstable], upto: i64) -> None:
         while pending and pending[0].position <= upto:

@@ -316,9 +316,7 @@ class Records:
     def end_transient(self, revision: int) -> None:
         """Propose the end of what does not outlive the last node: what is not durable, and what binds nothing.
         Only of what was there at this revision, and as it was: another node may be as young as this one."""
-        leftovers = self.leftovers
-        self.leftovers = []
-        for name, written in leftovers:
+        for name, written in self.leftovers:
             if written <= revision:
                 proposal = Proposal()
                 proposal.unchanged.append((name, written))

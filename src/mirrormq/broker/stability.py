@@ -64,3 +64,10 @@ def pass_all(waiters: list[Barrier]) -> None:
         barrier.outstanding -= 1
         if barrier.outstanding == 0:
             barrier.passed()
+
+
+def lose_all(waiters: list[Barrier]) -> None:
+    """What they wait for may never be stable."""
+    for barrier in waiters:
+        barrier.is_lost = True
+    pass_all(waiters)

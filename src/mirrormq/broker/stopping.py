@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirrormq.broker.queue import Queue
+from mirrormq.broker.stability import lose_all
 from mirrormq.log.errors import QueueDamaged
 from mirrormq.wire.errors import NotFound
 
@@ -55,8 +56,4 @@ def _lose_gathered(broker: Broker, queue: Queue, fault: QueueDamaged) -> None:
     waiters = queue.waiters
     queue.waiters = []
     queue.last_waiter = None
-    for waiter in waiters:
-        waiter.is_lost = True
-        waiter.outstanding -= 1
-        if waiter.outstanding == 0:
-            waiter.passed()
+    lose_all(waiters)

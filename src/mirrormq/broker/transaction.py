@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 from mypy_extensions import i64
 
 from mirrormq.broker.exchange import Exchange
+from mirrormq.broker.forward.away import AwayQueue
 from mirrormq.broker.message import Message
 from mirrormq.broker.overflow import append_much
 from mirrormq.broker.stability import Barrier
@@ -118,8 +119,10 @@ class Transaction:
         acks, rejects, requeues = self.acks, self.rejects, self.requeues
         self.acks, self.rejects, self.requeues = [], [], []
         self._count(acks + rejects + requeues, -1)
-        for delivery in acks:
-            if (delivery.message.logged or delivery.queue.is_away) and not delivery.queue.is_deleted:
+        for delivery in acks + rejects:
+            if _is_lost(delivery):
+                barrier.is_lost = True
+            elif (delivery.message.logged or delivery.queue.is_away) and not delivery.queue.is_deleted:
                 delivery.queue.wait_for_chunk(barrier)
         self.channel.acknowledge(acks)
         self.channel.turn_away(rejects, requeue=False)
@@ -130,3 +133,12 @@ class Transaction:
         back = self.acks + self.rejects + self.requeues
         self.publishes, self.acks, self.rejects, self.requeues = [], [], [], []
         self.channel.hold_again(back)
+
+
+def _is_lost(delivery: Delivery) -> bool:
+    """The queue has the message back in its place, and takes no word about this delivery any more: the link to its home broke, or
+    another node leads it now. A queue that is deleted has nothing to lose."""
+    queue = delivery.queue
+    if isinstance(queue, AwayQueue):
+        return not queue.is_deleted and queue.is_stale(delivery.message)
+    return queue.is_deleted and queue.log_id in queue.broker.forwarding.mirrored

@@ -58,7 +58,7 @@ class Keepsake:
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(path)
-        _sync_directory(directory)
+        sync_directory(directory)
 
     def started(self, cluster: str) -> Keepsake:
         return replace(self, starts=self.starts + 1, cluster=cluster)
@@ -67,7 +67,7 @@ class Keepsake:
         return replace(self, coordination=coordination, cluster="")
 
 
-def _sync_directory(directory: Path) -> None:
+def sync_directory(directory: Path) -> None:
     number = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(number)

@@ -3,7 +3,8 @@
 Rules
  1. `member/NAME` says that a node belongs; it stays until the node leaves or is forgotten. `node/NAME` says that it is up; it
     hangs on the node's lease, as everything does that must not outlive the node.
- 2. A name belongs to one node id. A node that was forgotten does not come back by itself: it must be reset first.
+ 2. A name belongs to one node id. A node that was forgotten does not come back by itself: it must be reset first. One that has
+    lost its whole directory does, under a new id, when the earlier one does not run.
  3. A lease is renewed only after a small write to the data directory: a node whose disk hangs must not look alive.
  4. Leases say who is up and whose exclusive queues go. No message depends on them.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import secrets
 import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -28,6 +30,8 @@ from mirrormq.cluster.coordination import (
     Item,
     LeaseGone,
     Put,
+    Reachability,
+    Unchanged,
 )
 from mirrormq.cluster.keepsake import Keepsake
 
@@ -36,6 +40,8 @@ NODE: Final = "node/"
 CLUSTER: Final = "cluster"
 LEASE: Final = 10           # seconds until a silent node counts as gone
 RENEW: Final = LEASE / 4    # three tries before that
+PATIENCE: Final = 1.5 * LEASE   # a store may take longer to notice, after an election of its own
+LOOK: Final = 0.5           # between two looks whether another node is down
 FORGETTING: Final = 2.0
 PULSE: Final = "pulse"      # the file that is written before each renewal
 
@@ -67,7 +73,8 @@ class NodeInfo:
 
 
 class Membership:
-    def __init__(self, store: Coordination, keepsake: Keepsake, directory: Path) -> None:
+    def __init__(self, store: Coordination, keepsake: Keepsake, directory: Path, renew: float = RENEW,
+                 patience: float = PATIENCE) -> None:
         self.store = store
         self.keepsake = keepsake
         self.members: dict[str, str] = {}           # name to id
@@ -75,13 +82,20 @@ class Membership:
         self.lease = 0
         self.is_first = False                       # nobody else was up when this node entered,
         self.entered_at = 0                         # which was at this revision
+        self.has_lost_disk = False                  # an earlier node of the name had a directory
         self.on_change: Callable[[], None] = lambda: None
-        self.on_gone: Callable[[str], None] = lambda _: None
+        self.on_gone: Callable[[NodeInfo], None] = lambda _: None
         self.on_expired: Callable[[], None] = lambda: None
         self.on_forgotten: Callable[[], None] = lambda: None    # this very node, while it was cut off
         self._directory = directory
         self._me: NodeInfo | None = None
+        self._renew = renew
+        self._patience = patience
+        self._has_returned = asyncio.Event()        # the store, after it was away
         self._is_out = False                        # the lease is gone, and the others do not know yet that we are here
+        self._is_doubtful = False                   # the store was away, and has not renewed the lease since
+        self._is_untold = False                     # something was to be told, and the store did not hear it
+        self._taking = asyncio.Lock()               # of a new lease: what hangs on one that is taken twice would be lost
         self._is_leaving = False
         self._leaving: dict[str, asyncio.Event] = {}
 
@@ -89,12 +103,17 @@ class Membership:
     def name(self) -> str:
         return self.keepsake.node
 
+    @property
+    def is_certain(self) -> bool:
+        """Whether the others count on this node, as far as the store knew when it answered last."""
+        return not self._is_out and not self._is_doubtful
+
     # --- entering and leaving -----------------------------------------------------------------------------------------
 
     async def enter(self) -> None:
         """Become a member, or be one again; NotAdmitted if that cannot be. What an earlier run left on its lease goes."""
         cluster = await self._cluster_id()
-        await self._become_member(cluster)
+        await self._become_member()
         found = await self.store.read(NODE)
         nodes = found.items
         mine = nodes.get(NODE + self.name)
@@ -122,7 +141,7 @@ class Membership:
                               "to join this one with nothing, move the data directory away")
         return cluster
 
-    async def _become_member(self, cluster: str) -> None:
+    async def _become_member(self) -> None:
         key = MEMBER + self.name
         found = (await self.store.read(key)).items.get(key)
         if found is None:
@@ -133,25 +152,61 @@ class Membership:
             self.keepsake.save(self._directory)         # a crash after the next line must not lose whose the name is
             outcome = await self.store.transact([Absent(key)], [Put(key, json.dumps({"id": self.keepsake.id}))])
             if not outcome.succeeded:
-                await self._become_member(cluster)
+                await self._become_member()
         elif json.loads(found.value)["id"] != self.keepsake.id:
-            raise NotAdmitted(f"the cluster has another node of the name {self.name}: give this one another name, or forget the "
-                              f"other with 'forget_cluster_node {self.name}'")
+            if self.keepsake.cluster:
+                raise NotAdmitted(f"the cluster has another node of the name {self.name}, which took its place with an empty "
+                                  f"directory: forget that one with 'forget_cluster_node {self.name}' and move this directory "
+                                  "away, or give this node another name")
+            await self._take_place(key, found)
+
+    async def _take_place(self, key: str, found: Item) -> None:
+        """An empty directory under the name of a member: its node has lost its disk. It comes back as another node, which has
+        never held anything. Nobody takes it for the earlier one, and that one is refused if its directory turns up again. A node
+        that is up keeps its name."""
+        await self._until_down()
+        self.keepsake = replace(self.keepsake, starts=secrets.randbits(40))     # an incarnation that the earlier one never had
+        self.keepsake.save(self._directory)
+        outcome = await self.store.transact([Unchanged(key, found.revision), Absent(NODE + self.name)],
+                                            [Put(key, json.dumps({"id": self.keepsake.id}))])
+        if outcome.succeeded:
+            self.has_lost_disk = True
+        else:
+            await self._become_member()
+
+    async def _until_down(self) -> None:
+        """Who was killed counts as up until its lease runs out. Who counts as up for longer is."""
+        give_up = asyncio.get_running_loop().time() + self._patience
+        while (found := (await self.store.read(NODE + self.name)).items.get(NODE + self.name)) is not None:
+            if asyncio.get_running_loop().time() > give_up:
+                info = NodeInfo.read(self.name, found)
+                raise NotAdmitted(f"a node of the name {self.name} is running already and listens for other nodes at "
+                                  f"{info.host}:{info.link_port}: give this one another name")
+            await asyncio.sleep(LOOK)
 
     async def announce(self, host: str, link_port: int, about: dict[str, Any]) -> None:
         """This node is up and can be reached there."""
         self._me = NodeInfo(self.name, self.keepsake.id, self.keepsake.starts, host, link_port, about)
-        try:
-            await self.store.transact([], [Put(NODE + self.name, self._me.text(), self.lease)])
-        except LeaseGone:           # a long log to recover: nobody renewed it meanwhile
-            self.lease = await self.store.grant(LEASE)
-            await self.store.transact([], [Put(NODE + self.name, self._me.text(), self.lease)])
+        async with self._taking:
+            try:
+                await self._say()
+            except LeaseGone:           # a long log to recover: nobody renewed it meanwhile
+                self.lease = await self.store.grant(LEASE)
+                await self._say()
 
     async def tell(self, **more: object) -> None:
-        """Something else about this node that the others may know."""
+        """Something else about this node that the others may know. If the store does not hear it now, it is told it later."""
         assert self._me is not None
         self._me = replace(self._me, about=self._me.about | more)
-        await self.store.transact([], [Put(NODE + self.name, self._me.text(), self.lease)])
+        self._is_untold = True
+        await self._say()
+
+    async def _say(self) -> None:
+        assert self._me is not None
+        said = self._me
+        await self.store.transact([], [Put(NODE + self.name, said.text(), self.lease)])
+        if said is self._me:
+            self._is_untold = False
 
     async def leave_running(self) -> None:
         """A clean stop: everybody may know at once."""
@@ -175,33 +230,59 @@ class Membership:
 
     async def keep(self, write: Callable[[Path], Awaitable[None]]) -> None:
         """Renew the lease until cancelled, or until this node leaves: then nobody may think that it comes back."""
-        while not self._is_leaving:
-            await asyncio.sleep(RENEW)
-            try:
-                await write(self._directory / PULSE)
-                if not self._is_out:
-                    await self.store.keep_alive(self.lease)
-            except LeaseGone:
-                self._is_out = True
-            except (CoordinationError, OSError):
-                continue            # the store's own state says so; the next try comes soon
-            if self._is_out and not self._is_leaving:
-                await self._return()
+        end_listening = self.store.reachability.listen(self._store_turned)
+        try:
+            while not self._is_leaving:
+                await self._until_due()
+                try:
+                    await write(self._directory / PULSE)
+                    await self._renew_lease()
+                except (CoordinationError, OSError):
+                    continue            # the store's own state says so; the next try comes soon
+        finally:
+            end_listening()
+
+    def _store_turned(self, reachability: Reachability) -> None:
+        if reachability.is_reachable:
+            self._has_returned.set()
+        else:
+            self._is_doubtful = True
+
+    async def _until_due(self) -> None:
+        """A store that was away is asked as soon as it answers. The lease may be about to run out: links that are coming back
+        would be torn down by that, and clients let in on a node that is no member for the others."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._has_returned.wait(), self._renew)
+        self._has_returned.clear()
+
+    async def _renew_lease(self) -> None:
+        lease = self.lease
+        try:
+            if not self._is_out:
+                await self.store.keep_alive(lease)
+                self._is_doubtful = False
+                if self._is_untold:
+                    await self._say()
+        except LeaseGone:
+            self._is_out = self.lease == lease      # else another one was taken meanwhile
+        if self._is_out and not self._is_leaving:
+            await self._return()
 
     async def _return(self) -> None:
         """The lease ran out while this node was frozen or cut off: take a new one, and say again what hangs on it."""
-        try:
-            lease = await self.store.grant(LEASE)
-            if self._is_leaving:
-                await self.store.revoke(lease)
-                return
-            self.lease = lease
-            if self._me is not None:
-                await self.store.transact([], [Put(NODE + self.name, self._me.text(), self.lease)])
-        except CoordinationError:
-            return                  # still out: the next round tries again
-        self._is_out = False
-        self.on_expired()
+        async with self._taking:
+            try:
+                lease = await self.store.grant(LEASE)
+                if self._is_leaving:
+                    await self.store.revoke(lease)
+                    return
+                self.lease = lease
+                if self._me is not None:
+                    await self._say()
+            except CoordinationError:
+                return                  # still out: the next round tries again
+            self._is_out = self._is_doubtful = False
+            self.on_expired()
 
     # --- seeing the others ----------------------------------------------------------------------------------------------
 
@@ -229,8 +310,8 @@ class Membership:
         name = key[len(NODE):]
         if item is not None:
             self.running[name] = NodeInfo.read(name, item)
-        elif self.running.pop(name, None) is not None and name != self.name:
-            self.on_gone(name)
+        elif (info := self.running.pop(name, None)) is not None and name != self.name:
+            self.on_gone(info)
         return True
 
     async def declare_dead(self, info: NodeInfo) -> None:

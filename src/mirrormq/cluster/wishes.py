@@ -15,10 +15,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from mirrormq.broker.arguments import UNSET, milliseconds
 from mirrormq.mirror.machine.records import Desired
 
-_WISHES: Final = ("members", "leader", "automatic", "min_in_sync", "asynchronous", "promote_after_crash", "promote_after_stop",
-                  "rate", "order")
+_WISHES: Final = ("members", "leader", "automatic", "min_in_sync", "asynchronous", "gather", "promote_after_crash",
+                  "promote_after_stop", "rate", "order")
 
 Pick = Callable[[Sequence[str], int], list[str]]
 """So many of these, at random."""
@@ -70,8 +71,9 @@ def _named(named: list[str], now: Standing, running: Sequence[str]) -> tuple[str
     return leader, tuple(name for name in there if name != leader)
 
 
-def desired(definition: Mapping[str, object], now: Standing, nodes: Nodes, pick: Pick, *, rate: int, revision: int) -> Desired:
-    """All that the policy says of a queue's ring."""
+def desired(definition: Mapping[str, object], now: Standing, nodes: Nodes, pick: Pick, *, rate: int, revision: int,
+            gather: float = 0.0) -> Desired:
+    """All that the policy says of a queue's ring. `gather` is for policies without `sync-interval`, in seconds."""
     leader, mirrors = choose(definition, now, nodes.running, pick)
     members = (leader, *mirrors, *_absent(definition, now, nodes, len(mirrors)))
     if now.leader not in members and leader == now.leader:
@@ -79,6 +81,7 @@ def desired(definition: Mapping[str, object], now: Standing, nodes: Nodes, pick:
     after_failure = definition.get("ha-promote-on-failure")
     after_stop = definition.get("ha-promote-on-shutdown")
     least = definition.get("ha-min-in-sync")
+    interval = milliseconds(definition.get("sync-interval"))
     return Desired(
         members, leader if leader != now.leader else "",
         automatic=definition.get("ha-sync-mode") == "automatic",
@@ -86,7 +89,7 @@ def desired(definition: Mapping[str, object], now: Standing, nodes: Nodes, pick:
         asynchronous=definition.get("ha-replication") == "async",
         promote_after_crash=after_failure == "always",
         promote_after_stop=after_stop == "always" and after_failure != "when-synced",
-        rate=rate, revision=revision, order=_order(definition),
+        rate=rate, revision=revision, order=_order(definition), gather=gather if interval == UNSET else interval / 1000,
     )
 
 

@@ -31,7 +31,7 @@ EVENTS: Final = pa.schema([
     ("count", pa.int64()),              # indexes that it takes: one, but for a skip
     ("time", TIME),
     ("kind", pa.string()),              # enqueue, reserve, ack, requeue, drop, skip, config, forget
-    ("reason", pa.string()),            # of a drop: expired, maxlen, purged, rejected
+    ("reason", pa.string()),            # of a drop: expired, maxlen, purged, rejected, restart
     ("ranges", RANGES),                 # the indexes that an ack, a requeue or a drop is about
     ("exchange", pa.string()),
     ("routing_key", pa.string()),
@@ -50,7 +50,7 @@ EVENTS: Final = pa.schema([
 ])  # fmt: skip
 
 KINDS: Final = ("skip", "enqueue", "reserve", "ack", "requeue", "drop", "config", "origin", "forget")
-REASONS: Final = (None, "expired", "maxlen", "purged", "rejected", "no_ack")
+REASONS: Final = (None, "expired", "maxlen", "purged", "rejected", "no_ack", "lost", "moved", "restart")
 WITHOUT_BODY: Final = pa.schema([field for field in EVENTS if field.name not in ("body", "body_crc")])
 
 

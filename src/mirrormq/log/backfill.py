@@ -16,9 +16,9 @@ from typing import Final
 
 from mirrormq.log.chunk import Chunk, decode_chunk, verify_payload
 from mirrormq.log.dissolve import unfilled
-from mirrormq.log.entries import EXTRA, SEQUENCED, TRANSIENT, ChunkBuilder, Entry
 from mirrormq.log.errors import DamagedChunk
-from mirrormq.log.lives import finish_install
+from mirrormq.log.lives import finish_install, has_orphans
+from mirrormq.log.packer import Packer
 from mirrormq.log.queue import QueueLog
 from mirrormq.log.segment import Segment, segment_header
 from mirrormq.log.slices import sliced
@@ -41,14 +41,10 @@ class Piece:
         self.done: bool = done
 
 
-def live_messages(
-    store: Store, queue_id: int, state: Snapshot, position: int, base: int, limit: int, forgotten_below: int = 0
-) -> Piece:
+def live_messages(store: Store, queue_id: int, state: Snapshot, position: int, base: int, limit: int) -> Piece:
     """The live messages with position <= index < base, about `limit` bytes of them, by the state that the queue has now.
-
-    Transient messages below `forgotten_below` ended with an earlier run of the source. Raises QueueDamaged.
-    """
-    packer = _Packer(queue_id, state.epoch)
+    Raises QueueDamaged."""
+    packer = Packer(queue_id, state.epoch)
     at = position
     while at < base and packer.size < limit:
         at = _next_live(state, at, base)
@@ -60,8 +56,7 @@ def live_messages(
             at = entry.index + 1
             if entry.index >= base:
                 break
-            forgotten = entry.flags & TRANSIENT != 0 and entry.index < forgotten_below
-            if not forgotten and _next_live(state, entry.index, base) == entry.index:
+            if _next_live(state, entry.index, base) == entry.index:
                 packer.add(entry)
     at = min(at, base)
     chunks = packer.close()
@@ -76,41 +71,6 @@ def _next_live(state: Snapshot, index: int, base: int) -> int:
         return min(index, base)
     at = bisect_left(state.live, index)
     return min(state.live[at] if at < len(state.live) else state.cursor, base)
-
-
-class _Packer:
-    """Messages in order into chunks, one for each time at which messages were enqueued."""
-
-    def __init__(self, queue_id: int, epoch: int) -> None:
-        self._queue_id: int = queue_id
-        self._epoch: int = epoch
-        self._builder: ChunkBuilder | None = None
-        self._time_ms: int = 0
-        self._chunks: list[bytes] = []
-        self.size: int = 0
-
-    def add(self, entry: Entry) -> None:
-        builder = self._builder
-        if builder is None or entry.time_ms != self._time_ms:
-            self._seal()
-            self._time_ms = entry.time_ms
-            self._builder = builder = ChunkBuilder(self._queue_id, self._epoch, entry.index)
-        if builder.next_index < entry.index:
-            builder.skip(entry.index - builder.next_index)
-        if entry.flags & (EXTRA | SEQUENCED):
-            builder.enqueue_extra(entry.flags, entry.address, entry.content, entry.size, entry.extra, entry.publisher)
-        else:
-            builder.enqueue(entry.flags, entry.address, entry.content, entry.size)
-        self.size += len(entry.content) + len(entry.address) + 32
-
-    def _seal(self) -> None:
-        if self._builder is not None:
-            self._chunks.append(self._builder.seal(self._time_ms))
-            self._builder = None
-
-    def close(self) -> bytes:
-        self._seal()
-        return b"".join(self._chunks)
 
 
 def open_piece(data: bytes) -> tuple[list[bytes], Snapshot | None]:
@@ -131,7 +91,10 @@ def open_piece(data: bytes) -> tuple[list[bytes], Snapshot | None]:
 
 def install_piece(store: Store, queue_id: int, data: bytes, next: int) -> Generator[Step, None, Snapshot | None]:
     """Keep a piece below the log's first entry. When the steps are done it is durable. The last piece returns the state, for
-    finish_install, which is tried at once. Raises DamagedChunk before anything is kept."""
+    finish_install, which is tried at once unless something must be kept before (see lives.has_orphans).
+
+    Raises DamagedChunk before anything is kept.
+    """
     queue = store.queue(queue_id)
     chunks, state = open_piece(data)
     if queue is None or queue.whole:
@@ -149,7 +112,7 @@ def install_piece(store: Store, queue_id: int, data: bytes, next: int) -> Genera
             return None
         _extend(queue, segment, chunks, is_new=is_new)
     queue.filled = max(queue.filled, min(next, queue.base + 1))
-    if state is None or not finish_install(store, queue_id, state):
+    if state is None or has_orphans(store, queue_id, state) or not finish_install(store, queue_id, state):
         store.put_snapshot(unfilled(queue))
     yield Step(None, store.position)
     return state

@@ -24,8 +24,8 @@ SLICE: Final = 1 << 20
 
 
 class Committer:
-    """on_durable(position) is called on the loop after each commit; on_fault(sentence) when the disk refuses, on_fault(None)
-    when it is well again."""
+    """on_durable(position) is called on the loop after each commit, with how far the log is synced; on_fault(sentence) when the
+    disk refuses, on_fault(None) when it is well again."""
 
     def __init__(
         self, store: Store, loop: asyncio.AbstractEventLoop, on_durable: Callable[[int], None],
@@ -55,7 +55,8 @@ class Committer:
         return self._fault
 
     def kick(self, *, sync: bool = True) -> None:
-        """Something was appended; sync=False says that it need not outlive a power failure."""
+        """Something was appended; sync=False says that it need not outlive a power failure. sync=True is for everything appended
+        so far, written already or not."""
         if sync:
             self._wants_sync = True
         if self._batch is None:
@@ -70,8 +71,8 @@ class Committer:
 
     def _go(self) -> None:
         batch = self._store.take(sync=self._wants_sync)
+        self._wants_sync = False            # without a batch there is nothing that is not synced
         if batch is not None:
-            self._wants_sync = False
             self._begin(batch)
 
     def _start_later(self, delay: float) -> None:
@@ -166,8 +167,10 @@ class Committer:
             self._on_fault(None)
         # The next commit starts before anyone is told of this one, so that the disk does not wait for them.
         self._start()
-        self._on_durable(batch.position)
-        self._wake(batch.position)
+        # Not batch.position: a batch that began before anybody asked for a sync is only written, and may hold what somebody
+        # has begun to wait for since.
+        self._on_durable(self._store.durable)
+        self._wake(self._store.durable)
 
     def _wake(self, position: int) -> None:
         while self._waiters and self._waiters[0][0] <= position:

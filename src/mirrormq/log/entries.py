@@ -8,7 +8,7 @@ Little-endian::
                [publisher 16 bytes, sequence u64]          if flags & SEQUENCED (reserved)
                [extra length u32, extra]                   if flags & EXTRA
                address, content                            both opaque here
-    2 RESERVE  upto u64                                    messages below upto may have been delivered
+    2 RESERVE  upto u64                                    messages below upto may have been delivered; the last one counts
     3 ACK      reason u8 (0), u16 0, n u32, count u64, bytes u64, n times (low u64, high u64)
     4 REQUEUE  as ACK
     5 DROP     as ACK, with a reason
@@ -17,7 +17,9 @@ Little-endian::
     8 FORGET   publisher u64                               nothing more comes from that publisher
 
 `count` and `bytes` of ACK and DROP are those of the persistent messages in the ranges, so that counters can be kept
-without looking the messages up. Ranges are inclusive.
+without looking the messages up. Ranges are inclusive. A DROP with the reason LOST is the exception: whoever leads a mirrored
+queue with less than others hold ends in it, by name, what it does not have. Logs differ in how much of that they hold, so
+`count` and `bytes` are those of the persistent messages that are left in the whole queue.
 """
 
 from __future__ import annotations
@@ -49,6 +51,9 @@ MAXLEN: Final = 2
 PURGED: Final = 3
 REJECTED: Final = 4
 NO_ACK: Final = 5
+LOST: Final = 6
+MOVED: Final = 7           # the message has another index now, in this log
+RESTART: Final = 8         # transient messages of a mirrored queue whose members were all down
 
 ENQUEUE_HEAD: Final = Struct("<BBHII")
 ENQUEUE_SIZE: Final = 12

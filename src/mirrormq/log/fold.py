@@ -9,6 +9,7 @@ together across it, and the cursor moves over it. A mirror that is about to take
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left, bisect_right
 from typing import Final
 
 from mirrormq.log.chunk import Chunk
@@ -20,6 +21,7 @@ from mirrormq.log.entries import (
     ENQUEUE,
     ENQUEUE_HEAD,
     FORGET,
+    LOST,
     ORIGIN,
     RANGES,
     RESERVE,
@@ -34,7 +36,22 @@ from mirrormq.log.ranges import RangeSet
 from mirrormq.log.snapshot import Snapshot
 
 MAX_PUBLISHERS: Final = 1000
+SUM_BITS: Final = (1 << 60) - 1
 MAX_STRETCHES: Final = 1000         # of numbers that a publisher's messages have here, between those that were refused
+
+
+def squares(low: int, high: int) -> int:
+    """The sum of the squares of low..high, 0 where high is low - 1."""
+    low -= 1
+    return (high * (high + 1) * (2 * high + 1) - low * (low + 1) * (2 * low + 1)) // 6
+
+
+def add_index(ranges: list[int], low: int, high: int) -> None:
+    """Behind flat ranges, with the last of which it may be one."""
+    if ranges and ranges[-1] + 1 == low:
+        ranges[-1] = high
+    else:
+        ranges += (low, high)
 
 
 class RecoveredQueue:
@@ -42,16 +59,22 @@ class RecoveredQueue:
 
     `ended` is the highest index that an entry ended: no live message above it was delivered and acknowledged around.
     Readers skip transient messages with an index below next_index as it is here: they did not survive.
-    `transients` has the size of each transient message that is live, where they are kept, since the folding began.
+    `transients` has the size of each transient message that is live, where they are kept, since the folding began. How many there
+    were before that is `light`; which, and how many are left, only the log knows (trail.recount).
     `since` is the newest snapshot, from which the rest was folded; None where there is none, and all was.
     `doubt` says why something may be missing that nothing shows: who can have the queue from elsewhere does not rely on this.
     `publishers` has for each publisher its newest message, (sequence, index); who published last is last.
     `taken` has which of its sequences are here, of those above what `unsure` says: what is missing between was refused.
+    `sum` is a checksum: the squares of all indexes, without those that were ended since the last entry of the reason LOST. Two
+    logs of one lineage that differ in what is live differ in it, or in count or bytes. It is -1 where it is not known.
+    `lost_in` is the epoch of the last entry of the reason LOST, `orphans` are the ranges of what was live here and was ended
+    by such entries; who looks at them empties it.
     """
 
     __slots__ = (
-        "_ended", "_full", "bytes", "configs", "count", "cursor", "damage", "doubt", "ended", "epoch", "extra", "gone",
-        "keeps_transient", "live", "next_index", "publishers", "queue_id", "reserved", "since", "taken", "transients", "unsure",
+        "_ended", "_full", "_next", "bytes", "configs", "count", "cursor", "damage", "doubt", "ended", "epoch", "extra",
+        "gone", "keeps_transient", "light", "live", "lost_in", "next_index", "orphans", "publishers", "queue_id", "reserved",
+        "since", "sum", "taken", "transients", "unsure",
     )
 
     def __init__(self, queue_id: int) -> None:
@@ -63,6 +86,7 @@ class RecoveredQueue:
         self.gone: RangeSet = RangeSet()
         self._ended: RangeSet = RangeSet()
         self._full: RangeSet | None = None
+        self._next: int = 1         # behind the chunk that is being folded
         self.ended: int = 0
         self.reserved: int = 0
         self.count: int = 0
@@ -77,6 +101,10 @@ class RecoveredQueue:
         self.since: Snapshot | None = None
         self.keeps_transient: bool = False
         self.transients: dict[int, int] = {}
+        self.sum: int = 0
+        self.lost_in: int = 0
+        self.light: int = 0
+        self.orphans: list[int] = []
 
     def start_from(self, snapshot: Snapshot) -> None:
         self.epoch = snapshot.epoch
@@ -87,6 +115,9 @@ class RecoveredQueue:
         self.count = snapshot.count
         self.bytes = snapshot.bytes
         self.extra = snapshot.extra
+        self.sum = snapshot.sum
+        self.lost_in = snapshot.lost_in
+        self.light = snapshot.light
         self.gone = RangeSet()
         self._ended = RangeSet()
         self.ended = 0
@@ -110,7 +141,7 @@ class RecoveredQueue:
             numbers += (publisher, sequence, index)
         return Snapshot(
             self.queue_id, self.epoch, self.next_index, self.cursor, self.live[:], self.reserved, self.count, self.bytes,
-            self.extra, numbers,
+            self.extra, numbers, self.sum, self.lost_in, self.light + len(self.transients),
         )
 
     def fold(self, data: bytes, chunk: Chunk) -> None:
@@ -119,6 +150,10 @@ class RecoveredQueue:
         at = chunk.payload
         end = at + chunk.length
         index = chunk.first_index
+        self.epoch = max(self.epoch, chunk.epoch)
+        self._next = chunk.next_index
+        if self.sum >= 0:
+            self.sum = (self.sum + squares(index, chunk.next_index - 1)) & SUM_BITS
         while at < end:
             if data[at] == SKIP:
                 skipped = number_at(data, at)
@@ -131,7 +166,6 @@ class RecoveredQueue:
                 index += 1
             at += entry_length(data, at)
         self.next_index = chunk.next_index
-        self.epoch = max(self.epoch, chunk.epoch)
 
     def _fold_entry(self, data: bytes, at: int, index: int) -> None:
         kind = data[at]
@@ -146,10 +180,12 @@ class RecoveredQueue:
                 self.gone.add(index, index)
             return
         self.gone.add(index, index)
-        if kind == ACK or kind == DROP:
+        if kind == DROP and data[at + 1] == LOST:
+            self._fold_lost(data, at, index)
+        elif kind == ACK or kind == DROP:
             self._fold_gone(data, at)
         elif kind == RESERVE:
-            self.reserved = max(self.reserved, number_at(data, at))
+            self.reserved = number_at(data, at)     # less than before where nobody was left to deliver to
         elif kind == CONFIG:
             self.configs.append(data[at + CONFIG_SIZE : at + entry_length(data, at)])
         elif kind == FORGET:
@@ -178,12 +214,45 @@ class RecoveredQueue:
         self.taken.pop(publisher, None)
         self.unsure.pop(publisher, None)
 
+    def _fold_lost(self, data: bytes, at: int, index: int) -> None:
+        """From here on the state is that of the log in which the entry was written."""
+        _, _, _, _, count, size = RANGES.unpack_from(data, at)
+        ranges = ranges_at(data, at)
+        for pair in range(0, len(ranges), 2):
+            self.orphans += self.live_in(ranges[pair], ranges[pair + 1])
+        self._end(ranges)
+        self.count = count
+        self.bytes = size
+        self.sum = squares(index + 1, self._next - 1) & SUM_BITS
+        self.lost_in = self.epoch
+
+    def live_in(self, low: int, high: int) -> list[int]:
+        """Flat ranges of what may be live between two indexes."""
+        out: list[int] = []
+        for index in self.live[bisect_left(self.live, low) : bisect_right(self.live, high)]:
+            if index not in self._ended:
+                add_index(out, index, index)
+        at = max(low, self.cursor)
+        for first, last in self.gone.ranges():
+            if first > high:
+                break
+            if first > at:
+                add_index(out, at, first - 1)
+            at = max(at, last + 1)
+        if at <= min(high, self.next_index - 1):
+            add_index(out, at, min(high, self.next_index - 1))
+        return out
+
     def _fold_gone(self, data: bytes, at: int) -> None:
         _, _, _, _, count, size = RANGES.unpack_from(data, at)
         self.count -= count
         self.bytes -= size
-        ranges = ranges_at(data, at)
+        self._end(ranges_at(data, at))
+
+    def _end(self, ranges: list[int]) -> None:
         for pair in range(0, len(ranges), 2):
+            if self.sum >= 0:
+                self.sum = (self.sum - squares(ranges[pair], ranges[pair + 1])) & SUM_BITS
             self.gone.add(ranges[pair], ranges[pair + 1])
             self._ended.add(ranges[pair], ranges[pair + 1])
             self.ended = max(self.ended, ranges[pair + 1])

@@ -63,7 +63,7 @@ def perform(job: Job) -> None:
     it is not empty, then the pieces one behind another from offset on, and cut what lies behind; then sync all of them and
     the directories above; a source is the path of a file, or bytes, which are written as they are; refused where it would take
     the last of the space
-    ("fill", path, size): a file of zeros, under another name until it is complete; none at all where space is scarce
+    ("fill", path, size): a file of zeros, under another name until it is complete; refused where space is scarce
     ("note", path, bytes): a small file with that content, whole or not at all; on a full disk over the one that is there, so
     the bytes must tell whether they are whole
     ("remove", [path, …]): files
@@ -188,8 +188,19 @@ def _fill(path: str, size: int) -> None:
     unfinished = Path(path + ".new")
     room = os.statvfs(unfinished.parent)
     if room.f_bavail * room.f_frsize < FILL_ROOM * size:
-        return
-    fd = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    try:
+        _write_zeros(unfinished, size)
+        unfinished.rename(path)
+        sync_directory(str(unfinished.parent))
+    except OSError:
+        with suppress(OSError):
+            unfinished.unlink()
+        raise
+
+
+def _write_zeros(path: Path, size: int) -> None:
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
     try:
         offset = 0
         while offset < size:
@@ -197,15 +208,8 @@ def _fill(path: str, size: int) -> None:
             os.fdatasync(fd)
             time.sleep(FILL_PAUSE)
         os.fsync(fd)
-    except OSError as fault:
-        unfinished.unlink()
-        if fault.errno in (errno.ENOSPC, errno.EDQUOT):
-            return
-        raise
     finally:
         os.close(fd)
-    unfinished.rename(path)
-    sync_directory(str(unfinished.parent))
 
 
 def _note(path: str, data: bytes) -> None:

@@ -128,11 +128,13 @@ def due_work(store: Store, snapshotter: Snapshotter, compactor: Compactor | None
 
 
 def prepare_spare(store: Store) -> Generator[Step, None, None]:
-    """Where space is scarce there is none, and until the next file begins nobody asks again: what frees space must not wait."""
+    """A spare only makes commits faster. Where it cannot be had, for whatever reason, nobody asks again until the next file
+    begins: neither publishers nor what frees space wait for it."""
     path = store.wal.spare_path()
     store.wal.unspared = store.wal.current.sequence
-    yield Step(("fill", str(path), store.wal.file_bytes), 0)
-    if path.exists():
+    fill = Step(("fill", str(path), store.wal.file_bytes), 0, is_attempt=True)
+    yield fill
+    if fill.refusal is None:
         store.wal.spares.append(path)
 
 
@@ -140,6 +142,11 @@ def run_steps(store: Store, steps: Generator[Step, None, None]) -> None:
     """Take every step here and now."""
     for step in steps:
         if step.job is not None:
-            perform(step.job)
+            try:
+                perform(step.job)
+            except OSError as problem:
+                if not step.is_attempt:
+                    raise
+                step.refusal = problem
         elif step.position > store.durable:
             store.commit()

@@ -21,7 +21,9 @@ from mirrormq.log.chunk import CUT, EXTENDED, decode_chunk
 from mirrormq.log.dissolve import unfilled
 from mirrormq.log.entries import Entry, entries_in
 from mirrormq.log.errors import CannotCut, QueueDamaged
+from mirrormq.log.fold import RecoveredQueue
 from mirrormq.log.queue import NEVER, RECORD, QueueLog
+from mirrormq.log.ranges import RangeSet, pairs
 from mirrormq.log.raw import chunk_at, first_kept, read_raw
 from mirrormq.log.segment import Segment, encode_manifest
 from mirrormq.log.slices import sliced
@@ -127,6 +129,17 @@ def cut(store: Store, queue_id: int, keep: int, reason: str, time_ms: int) -> Pa
     return path
 
 
+def spare(store: Store, queue_id: int, keep: int, reason: str, time_ms: int) -> Path | None:
+    """Of a log that is to be given up: put into quarantine what lies behind `keep`, as far as it has no hole. Raises OSError."""
+    queue = store.queue(queue_id)
+    if queue is None or queue.damage:
+        return None
+    first = max(keep + 1, first_kept(store.reader, queue))
+    if first >= queue.next_index:
+        return None
+    return quarantine.put(store.directory / FOLDER, store.disk, store.reader, queue, first, reason, time_ms)
+
+
 def _cut_off(store: Store, queue: QueueLog, border: int) -> list[Segment]:
     """Forget the chunks from border on, wherever they lie; returns the segments of which nothing is left."""
     store.turned(queue.queue_id)
@@ -149,15 +162,18 @@ def _cut_off(store: Store, queue: QueueLog, border: int) -> list[Segment]:
     return gone
 
 
-def begin_at(store: Store, queue_id: int, first: int, before_epoch: int, state: Snapshot | None) -> None:
+def begin_at(store: Store, queue_id: int, first: int, before_epoch: int, state: Snapshot | None, *,
+             differs: bool = False) -> None:
     """Start the log anew at `first`, behind an entry of before_epoch. What it held is set aside, with its `state`, which is
-    needed unless the log is empty or not whole. What was set aside before stays in preference to a log that is not whole."""
+    needed unless the log is empty or not whole; whether it `differs`: see QueueLog. What was set aside before stays in preference
+    to a log that is not whole."""
     old = store.queue(queue_id)
     life = AGAIN
     if old is not None and old.whole and not old.damage and old.next_index > 1:
         assert state is not None, "what is set aside must be known"
         assert state.next_index >= old.floor, "a state never goes back"
         _give_up_aside(store, queue_id)
+        old.differs = differs
         store.log_state(old, state, SAME)
         old.state = state
         store.reader.rewind(old)
@@ -207,9 +223,47 @@ def restore_aside(store: Store, queue_id: int) -> Snapshot | None:
         _give_up(store, new)
     state = aside.state
     aside.state = None
+    aside.differs = False
     store.adopt(aside)
     store.log_state(aside, state, RESTORE)
     return state
+
+
+def has_orphans(store: Store, queue_id: int, state: Snapshot) -> bool:
+    """The log that is set aside ends before a leader ended by name what it did not have, or it differed from the leader's: what
+    is live in it may be nowhere else."""
+    aside = store.asides.get(queue_id)
+    return aside is not None and aside.state is not None and (aside.differs or aside.state.lost_in < state.lost_in)
+
+
+def keep_orphans(store: Store, queue_id: int, state: Snapshot, reason: str, time_ms: int) -> int:
+    """Before finish_install: put into quarantine what was live in the log that is set aside and is not in the one that takes its
+    place. Returns how many messages that are."""
+    aside = store.asides[queue_id]
+    assert aside.state is not None
+    old = RecoveredQueue(queue_id)
+    old.start_from(aside.state)
+    old.next_index = aside.next_index
+    new = RecoveredQueue(queue_id)
+    new.start_from(state)
+    gone = RangeSet()
+    for low, high in pairs(old.live_in(1, old.next_index - 1)):
+        gone.add(low, high)
+    for low, high in pairs(new.live_in(1, new.next_index - 1)):
+        gone.discard(low, high)
+    folder = store.directory / FOLDER
+    return quarantine.put_orphans(folder, store.disk, store.reader, aside, gone.flat(), state.lost_in, reason, time_ms)
+
+
+def keep_lost(store: Store, queue_id: int, state: RecoveredQueue, reason: str, time_ms: int, epoch: int) -> int:
+    """Put the state's orphans into quarantine, which are live no longer since that epoch. Returns how many messages that are."""
+    queue = store.queue(queue_id)
+    if queue is None:
+        return 0
+    folder = store.directory / FOLDER
+    count = quarantine.put_orphans(folder, store.disk, store.reader, queue, state.orphans, epoch, reason, time_ms)
+    state.orphans = []
+    return count
 
 
 def finish_install(store: Store, queue_id: int, state: Snapshot) -> bool:

@@ -1,4 +1,5 @@
-"""Quarantine: what was cut off a queue's log, kept until somebody has looked at it. Compiled.
+"""Quarantine: what was cut off a queue's log, or ended in it although it was confirmed, kept until somebody has looked at it.
+Compiled.
 
 One file for each cut, DIR/quarantine/QUEUE-EPOCH-FIRST-LAST.cut, little-endian::
 
@@ -10,6 +11,7 @@ The same cut, made again after a crash, writes the same file. It is on disk befo
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from struct import Struct
 from typing import Final
@@ -19,6 +21,7 @@ from mirrormq.log.chunk import Chunk, decode_chunk, verify_payload
 from mirrormq.log.disk import Disk, write_all
 from mirrormq.log.entries import Entry, messages_in
 from mirrormq.log.errors import DamagedChunk, LogError
+from mirrormq.log.packer import Packer
 from mirrormq.log.queue import QueueLog
 from mirrormq.log.raw import read_raw
 from mirrormq.log.reader import Reader
@@ -29,6 +32,7 @@ FRONT: Final = Struct("<8sB7xQQQQQI")
 U32: Final = Struct("<I")
 SUFFIX: Final = ".cut"
 READ_BYTES: Final = 1024 * 1024
+FILE_BYTES: Final = 16 * 1024 * 1024
 
 
 class Quarantined:
@@ -53,16 +57,63 @@ def put(
     directory: Path, disk: Disk, reader: Reader, queue: QueueLog, first: int, reason: str, time_ms: int
 ) -> Path:
     """Keep the queue's entries from `first` on; returns when they are on disk. Raises OSError and QueueDamaged."""
-    last = queue.next_index - 1
     epoch = queue.epochs[-1] if queue.epochs else 0
+    chunks = _chunks(reader, queue, first)
+    return _write(directory, disk, queue.queue_id, epoch, first, queue.next_index - 1, chunks, reason, time_ms)
+
+
+def put_orphans(
+    directory: Path, disk: Disk, reader: Reader, queue: QueueLog, ranges: list[int], epoch: int, reason: str, time_ms: int
+) -> int:
+    """Keep the messages in these flat ranges, which are live no longer since that epoch. Returns how many there are."""
+    count = 0
+    for entries in _portions(reader, queue, ranges):
+        count += len(entries)
+        first, last = entries[0].index, entries[-1].index
+        _write(directory, disk, queue.queue_id, epoch, first, last, [packed(queue.queue_id, epoch, entries)], reason, time_ms)
+    return count
+
+
+def _portions(reader: Reader, queue: QueueLog, ranges: list[int]) -> Iterator[list[Entry]]:
+    """About a file's worth of messages at a time."""
+    portion: list[Entry] = []
+    size = 0
+    for pair in range(0, len(ranges), 2):
+        at, last = ranges[pair], ranges[pair + 1]
+        while at <= last:
+            found = [entry for entry in reader.read(queue, at, READ_BYTES) if entry.index <= last]
+            portion += found
+            size += sum([len(entry.content) for entry in found])
+            at = found[-1].index + 1 if found else last + 1
+            if size > FILE_BYTES:
+                yield portion
+                portion, size = [], 0
+    if portion:
+        yield portion
+
+
+def packed(queue_id: int, epoch: int, entries: list[Entry]) -> bytes:
+    """Messages in order as chunks, one for each time at which messages were enqueued."""
+    packer = Packer(queue_id, epoch)
+    for entry in entries:
+        packer.add(entry)
+    return packer.close()
+
+
+def _write(
+    directory: Path, disk: Disk, queue_id: int, epoch: int, first: int, last: int, chunks: Iterable[bytes], reason: str,
+    time_ms: int,
+) -> Path:
     directory.mkdir(exist_ok=True)
-    path = directory / f"{queue.queue_id:x}-{epoch}-{first}-{last}{SUFFIX}"
+    path = directory / f"{queue_id:x}-{epoch}-{first}-{last}{SUFFIX}"
     unfinished = path.with_suffix(".new")
     fd = disk.create(unfinished)
     try:
         disk.truncate(fd, 0)
-        at = _put_header(disk, fd, queue.queue_id, epoch, first, last, time_ms, reason)
-        _put_chunks(disk, fd, at, reader, queue, first)
+        at = _put_header(disk, fd, queue_id, epoch, first, last, time_ms, reason)
+        for data in chunks:
+            write_all(disk, fd, data, at)
+            at += len(data)
         disk.sync(fd)
     finally:
         disk.close(fd)
@@ -81,14 +132,12 @@ def _put_header(
     return len(front) + 4
 
 
-def _put_chunks(disk: Disk, fd: int, at: int, reader: Reader, queue: QueueLog, first: int) -> None:
+def _chunks(reader: Reader, queue: QueueLog, first: int) -> Iterator[bytes]:
     while first < queue.next_index:
         found = read_raw(reader, queue, first, READ_BYTES)
         if not found:
             raise LogError(f"queue {queue.queue_id:x} cannot be cut: its entry {first} is not in the log")
-        data = b"".join(found)
-        write_all(disk, fd, data, at)
-        at += len(data)
+        yield b"".join(found)
         first = decode_chunk(found[-1], 0).next_index
 
 

@@ -46,13 +46,15 @@ class QueueLog:
     Lineage: run k has epoch epochs[k] and starts at firsts[k]; `base` is the index before the first that is held, and where
     it is not 0 the first run starts at it. From `whole_from` on nothing was thinned out. A log that is not `whole` lacks what
     is live below its base; pieces of it are there up to `filled`. A log that is set aside has its `state` here.
+    One that `differs` was set aside because it was not what the leader has.
     `wanted` are flat, inclusive ranges of entries that somebody may want back, although their messages have ended.
     """
 
     __slots__ = (
-        "base", "damage", "dropped", "epoch", "epochs", "filled", "firsts", "floor", "index", "is_lagging", "is_unsaid",
-        "moved_upto", "near_index", "near_offset", "near_segment", "next_generation", "next_index", "partial", "queue_id",
-        "relied", "retain_from", "segments", "snapshot_sequence", "state", "state_bytes", "tail", "wanted", "whole", "whole_from",
+        "base", "damage", "differs", "dropped", "epoch", "epochs", "filled", "firsts", "floor", "index", "is_lagging",
+        "is_unsaid", "moved_upto", "near_index", "near_offset", "near_segment", "next_generation", "next_index", "partial",
+        "queue_id", "relied", "retain_from", "segments", "snapshot_sequence", "state", "state_bytes", "tail",
+        "wanted", "whole", "whole_from",
     )
 
     def __init__(self, queue_id: int, retain_from: int = NEVER) -> None:
@@ -68,6 +70,7 @@ class QueueLog:
         self.state_bytes: int = 0
         self.damage: str = ""
         self.dropped: bool = False
+        self.differs: bool = False
         self.partial: Cursor | None = None
         self.near_segment: Segment | None = None
         self.near_index: int = 0

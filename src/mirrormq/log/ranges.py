@@ -9,6 +9,15 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 
+def pairs(flat: list[int]) -> list[tuple[int, int]]:
+    return [(flat[at], flat[at + 1]) for at in range(0, len(flat), 2)]
+
+
+def sizes(flat: list[int]) -> int:
+    """How many numbers are in flat ranges."""
+    return sum(flat[1::2]) - sum(flat[::2]) + len(flat) // 2
+
+
 class RangeSet:
     """Ranges are inclusive on both ends: add(3, 5) holds 3, 4 and 5."""
 

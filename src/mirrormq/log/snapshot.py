@@ -6,7 +6,8 @@ those in `live`, which is sorted and lies below cursor. It reflects every entry 
 Encoding, version 1: version u8, then little-endian u64 queue_id, epoch, next_index, cursor, reserved, count, bytes, then u32
 number of live runs, u32 length of extra, then the runs as variable-length numbers (gap since the run before, length - 1),
 then extra, then crc32 of all that. Version 2 has, between extra and the checksum, u32 number of publishers, and for each of
-them u64 publisher, sequence, index of its newest message; it is written where there are any.
+them u64 publisher, sequence, index of its newest message; it is written where there are any. Version 3 is version 2, and
+behind the publishers, of which there may be none, u64 sum + 1, u64 lost_in, u64 light; it is written where one is known.
 """
 
 from __future__ import annotations
@@ -21,20 +22,27 @@ from mirrormq.log.errors import DamagedChunk
 
 VERSION: Final = 1
 WITH_PUBLISHERS: Final = 2
+WITH_SUM: Final = 3
 Octets: TypeAlias = bytes
 HEAD: Final = Struct("<BQQQQQQQII")
 U32: Final = Struct("<I")
+SUM: Final = Struct("<QQQ")
 
 
 class Snapshot:
     """`count` and `bytes` are those of the persistent live messages; `extra` belongs to the owner of the queue.
-    `publishers` is flat: publisher, sequence, index, …, in the order in which they published last."""
+    `publishers` is flat: publisher, sequence, index, …, in the order in which they published last. `sum`, `lost_in` and
+    `light`: see fold.RecoveredQueue."""
 
-    __slots__ = ("bytes", "count", "cursor", "epoch", "extra", "live", "next_index", "publishers", "queue_id", "reserved")
+    __slots__ = (
+        "bytes", "count", "cursor", "epoch", "extra", "light", "live", "lost_in", "next_index", "publishers", "queue_id",
+        "reserved", "sum",
+    )
 
     def __init__(
         self, queue_id: int, epoch: int, next_index: int, cursor: int, live: array[int], reserved: int = 0,
-        count: int = 0, bytes: int = 0, extra: Octets = b"", publishers: list[int] | None = None,
+        count: int = 0, bytes: int = 0, extra: Octets = b"", publishers: list[int] | None = None, sum: int = -1,
+        lost_in: int = 0, light: int = 0,
     ) -> None:
         self.queue_id: int = queue_id
         self.epoch: int = epoch
@@ -46,15 +54,20 @@ class Snapshot:
         self.bytes: int = bytes
         self.extra: Octets = extra
         self.publishers: list[int] = publishers if publishers is not None else []
+        self.sum: int = sum
+        self.lost_in: int = lost_in
+        self.light: int = light
 
     def encode(self) -> bytes:
         runs = bytearray()
         number = _put_runs(runs, self.live)
         numbers = self.publishers
-        tail = pack(f"<I{len(numbers)}Q", len(numbers) // 3, *numbers) if numbers else b""
+        version = WITH_SUM if self.sum >= 0 or self.lost_in or self.light else WITH_PUBLISHERS if numbers else VERSION
+        tail = b"" if version == VERSION else pack(f"<I{len(numbers)}Q", len(numbers) // 3, *numbers)
+        if version == WITH_SUM:
+            tail += SUM.pack(self.sum + 1, self.lost_in, self.light)
         head = HEAD.pack(
-            WITH_PUBLISHERS if numbers else VERSION,
-            self.queue_id, self.epoch, self.next_index, self.cursor, self.reserved, self.count, self.bytes,
+            version, self.queue_id, self.epoch, self.next_index, self.cursor, self.reserved, self.count, self.bytes,
             number, len(self.extra),
         )
         body = b"".join((head, runs, self.extra, tail))
@@ -65,17 +78,22 @@ def decode_snapshot(data: bytes) -> Snapshot:
     """Raises DamagedChunk where the bytes are not what encode made."""
     if len(data) < HEAD.size + 4 or U32.unpack_from(data, len(data) - 4)[0] != crc32(data[:-4]):
         raise DamagedChunk("a snapshot's checksum is wrong")
-    if data[0] not in (VERSION, WITH_PUBLISHERS):
-        raise DamagedChunk(f"a snapshot has format version {data[0]}, this program reads up to version {WITH_PUBLISHERS}")
+    if not VERSION <= data[0] <= WITH_SUM:
+        raise DamagedChunk(f"a snapshot has format version {data[0]}, this program reads up to version {WITH_SUM}")
     _, queue_id, epoch, next_index, cursor, reserved, count, size, runs, extra = HEAD.unpack_from(data, 0)
     live: array[int] = array("Q")
     end = _get_runs(data, HEAD.size, runs, live)
     publishers: list[int] = []
-    if data[0] == WITH_PUBLISHERS:
-        number: int = U32.unpack_from(data, end + extra)[0]
-        publishers = list(unpack_from(f"<{3 * number}Q", data, end + extra + 4))
+    known = lost_in = light = 0
+    if data[0] != VERSION:
+        at = end + extra + 4
+        number: int = U32.unpack_from(data, at - 4)[0]
+        publishers = list(unpack_from(f"<{3 * number}Q", data, at))
+        if data[0] == WITH_SUM:
+            known, lost_in, light = SUM.unpack_from(data, at + 24 * number)
     return Snapshot(
-        queue_id, epoch, next_index, cursor, live, reserved, count, size, data[end : end + extra], publishers
+        queue_id, epoch, next_index, cursor, live, reserved, count, size, data[end : end + extra], publishers, known - 1, lost_in,
+        light,
     )
 
 

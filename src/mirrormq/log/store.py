@@ -9,7 +9,8 @@
     DIR/quarantine/                          entries that were cut off a log
 
 append() only gathers; a commit takes what was gathered, writes it and accounts for it: committer.py from the event loop, commit()
-at once. `position` counts the bytes ever appended: when it has been committed, everything appended before is durable.
+at once. `position` counts the bytes ever appended. `durable` is how far they are synced: a commit without
+a sync does not move it.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ STATE_SHARE: Final = 4
 class Store:
     def __init__(self, directory: Path, *, wal_bytes: int = 64 * MIB, segment_bytes: int = 16 * MIB,
                  disk: Disk | None = None) -> None:
-        self.directory: Path = directory
+        self.directory: Path = directory.absolute()     # the helper that gets its paths stands in another directory
         self.wal_bytes: int = wal_bytes
         self.segment_bytes: int = segment_bytes
         self.disk: Disk = disk if disk is not None else Disk()
@@ -61,7 +62,7 @@ class Store:
         self._queues: dict[int, QueueLog] = {}
         self.asides: dict[int, QueueLog] = {}
         self.turns: dict[int, int] = {}
-        self.roster: Roster = Roster(directory)
+        self.roster: Roster = Roster(self.directory)
         self._spent: Spent = Spent()
         self._pending: list[Pending] = []
         self._must_sync: bool = False
@@ -290,9 +291,15 @@ class Store:
         return 0.0 if self._must_sync else self.wal.crowding()
 
     def take(self, *, sync: bool = True, roll: bool = False) -> Batch | None:
-        """Everything gathered, as one batch; None where there is nothing, or a batch is still under way."""
-        if self._in_flight is not None or not self._pending:
+        """Everything gathered, as one batch; None where there is nothing, or a batch is still under way. Where only what was
+        written before is to be synced, the batch has no items."""
+        if self._in_flight is not None:
             return None
+        if not self._pending:
+            if not sync or not self.wal.unsynced_bytes:
+                return None
+            self._in_flight = batch = self.wal.begin_sync(self.position)
+            return batch
         items = self._pending
         self._pending = []
         # Files are removed on the strength of a record, so a record is never left unsynced.
@@ -304,11 +311,11 @@ class Store:
     def relocate(self, batch: Batch) -> Batch:
         """A sync failed: the batch to write instead, in a new file."""
         self._in_flight = again = self.wal.relocate(batch)
-        self.pending_bytes += sum([len(item.chunk) for item in again.items[: -len(batch.items)]])
+        self.pending_bytes += sum([len(item.chunk) for item in again.items[: len(again.items) - len(batch.items)]])
         return again
 
     def finish(self, batch: Batch) -> None:
-        """The batch is on disk: from now on its chunks are read from there."""
+        """The batch is in its file: from now on its chunks are read from there. It is durable only if it was synced."""
         assert batch is self._in_flight
         self._in_flight = None
         is_first = batch.sync and not batch.file.is_durable
@@ -320,7 +327,8 @@ class Store:
                 self._settle(item, batch.file, touched)
         for queue in touched.values():
             self._shorten_tail(queue)
-        self.durable = batch.position
+        if batch.sync:
+            self.durable = batch.position
         self.commits += 1
         if is_first or self.wal.wants_spare():
             self._work_due()

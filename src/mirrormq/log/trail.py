@@ -6,12 +6,11 @@ no further than what is stable: a snapshot of more could not be cut.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from typing import Final
 
 from mirrormq.log.chunk import decode_chunk
 from mirrormq.log.entries import TRANSIENT, Entry
-from mirrormq.log.fold import RecoveredQueue
+from mirrormq.log.fold import RecoveredQueue, add_index
 from mirrormq.log.lives import read_chunks
 from mirrormq.log.slices import sliced
 from mirrormq.log.snapshot import Snapshot
@@ -72,27 +71,29 @@ def trail_from(queue_id: int, snapshot: Snapshot | None) -> Trail:
     return Trail(state)
 
 
-def recount(store: Store, state: RecoveredQueue) -> None:
+def recount(store: Store, state: RecoveredQueue) -> list[int]:
     """Count what is there: transient messages that a snapshot told of, and what is left of a log that was never whole, whose
-    entries end messages that it never had. The state must be settled."""
-    state.count = state.bytes = 0
+    entries end messages that it never had. Returns flat ranges of what the state calls live and the log does not have."""
+    state.count = state.bytes = state.light = 0
     state.transients = {}
-    index = 1
-    while True:
-        entries = store.read(state.queue_id, index, READ_BYTES)
-        if not entries:
-            return
-        for entry in entries:
-            if entry.index < state.next_index and _is_live(state, entry.index):
+    missing: list[int] = []
+    live = state.live_in(1, state.next_index - 1)
+    for pair in range(0, len(live), 2):
+        at = live[pair]
+        last = live[pair + 1]
+        while at <= last:
+            entries = store.read(state.queue_id, at, READ_BYTES)
+            for entry in entries:
+                if entry.index > last:
+                    break
+                if entry.index > at:
+                    add_index(missing, at, entry.index - 1)
                 _count(state, entry)
-        index = entries[-1].index + 1
-
-
-def _is_live(state: RecoveredQueue, index: int) -> bool:
-    if index >= state.cursor:
-        return index not in state.gone
-    at = bisect_left(state.live, index)
-    return at < len(state.live) and state.live[at] == index
+                at = entry.index + 1
+            if at <= last and (not entries or entries[-1].index > last):
+                add_index(missing, at, last)
+                at = last + 1
+    return missing
 
 
 def _count(state: RecoveredQueue, entry: Entry) -> None:

@@ -124,6 +124,11 @@ class Wal:
         _lay_out(batch, size)
         return batch
 
+    def begin_sync(self, position: int) -> Batch:
+        """A batch without bytes: syncing its targets makes everything last that was written before."""
+        current = self.files[-1]
+        return Batch([], current, current.end, position, True)
+
     def _is_full(self, file: WalFile, size: int) -> bool:
         """A file that grows is left early when a spare, which is faster, is there."""
         if file.end == FILE_HEADER_SIZE:
@@ -164,7 +169,8 @@ class Wal:
     def _create(self, file: WalFile) -> None:
         while self.spares and not file.capacity:
             spare = self.spares[-1]
-            with suppress(FileNotFoundError):       # somebody who needed the space may have taken it away
+            # Somebody who needed the space may have taken it away, or it cannot be renamed: then a new file is made.
+            with suppress(OSError):
                 size = spare.stat().st_size
                 self.disk.rename(spare, file.path)
                 file.capacity = size
@@ -267,7 +273,10 @@ class Wal:
             return None
         if len(self.spares) < MAX_SPARES and self.file_bytes // 2 < size <= self.file_bytes * 2:
             spare = file.path.with_suffix(SPARE_SUFFIX)
-            self.disk.rename(file.path, spare)
+            try:
+                self.disk.rename(file.path, spare)
+            except OSError:
+                return file.path
             self.spares.append(spare)
             return None
         return file.path

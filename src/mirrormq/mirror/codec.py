@@ -15,6 +15,7 @@ from mirrormq.mirror.machine.lineage import Lineage
 from mirrormq.mirror.machine.messages import (
     AskMark,
     AskStatus,
+    AskSum,
     Barred,
     Entries,
     Follow,
@@ -29,6 +30,8 @@ from mirrormq.mirror.machine.messages import (
     StableNote,
     Status,
     SyncAsked,
+    TakeAnew,
+    TellSum,
 )
 from mirrormq.mirror.machine.records import Batch
 
@@ -54,6 +57,9 @@ K_STABLE: Final = 12
 K_SYNC: Final = 13
 K_WANTED: Final = 14
 K_PIECE: Final = 15
+K_ASK_SUM: Final = 16
+K_SUM: Final = 17
+K_ANEW: Final = 18
 
 
 class BadMessage(Exception):
@@ -97,14 +103,25 @@ def _encode_cold(queue: int, m: Message) -> bytes:
         kind, body = K_STATUS, pack("<QQ", m.durable, m.received)
     elif isinstance(m, StableNote):
         kind, body = K_STABLE, pack("<QQ", m.stable, m.stable_received)
-    elif isinstance(m, SyncAsked):
-        kind, body = K_SYNC, pack("<BQ", m.on, m.drained_to)
-    elif isinstance(m, PieceWanted):
-        kind, body = K_WANTED, pack("<QQQQ", m.nonce, m.base, m.position, m.limit)
-    elif isinstance(m, Piece):
-        kind, body = K_PIECE, pack("<QQQB", m.nonce, m.base, m.next, m.done) + m.data
+    else:
+        kind, body = _encode_sync(m)
     assert kind, f"no bytes for {m!r}"
     return HEAD.pack(kind, queue, m.epoch) + body
+
+
+def _encode_sync(m: Message) -> tuple[int, bytes]:
+    """What is said about full syncs, and why there must be one."""
+    if isinstance(m, SyncAsked):
+        return K_SYNC, pack("<BQ", m.on, m.drained_to)
+    if isinstance(m, PieceWanted):
+        return K_WANTED, pack("<QQQQ", m.nonce, m.base, m.position, m.limit)
+    if isinstance(m, Piece):
+        return K_PIECE, pack("<QQQB", m.nonce, m.base, m.next, m.done) + m.data
+    if isinstance(m, AskSum):
+        return K_ASK_SUM, pack("<Q", m.index)
+    if isinstance(m, TellSum):
+        return K_SUM, pack("<Qqqq", m.index, m.count, m.size, m.sum)
+    return (K_ANEW, b"") if isinstance(m, TakeAnew) else (0, b"")
 
 
 def _encode_lineage(lineage: Lineage) -> bytes:
@@ -170,6 +187,13 @@ def _decode_plain(kind: int, epoch: int, data: bytes) -> Message:
         return FollowAgain(epoch)
     if kind == K_BARRED:
         return Barred(epoch)
+    if kind == K_ASK_SUM:
+        return AskSum(epoch, unpack_from("<Q", data, HEAD_SIZE)[0])
+    if kind == K_SUM:
+        index, count, size, known = unpack_from("<Qqqq", data, HEAD_SIZE)
+        return TellSum(epoch, index, count, size, known)
+    if kind == K_ANEW:
+        return TakeAnew(epoch)
     if kind == K_LEAVING:
         return Leaving(epoch)
     if kind == K_ASK_STATUS:

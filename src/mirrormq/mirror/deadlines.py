@@ -13,6 +13,7 @@ what is here begins after that. Together they must satisfy:
 - LAST > how long a busy disk may take for one sync: without the last mirror, what is confirmed is on one node alone.
 - ALONE > a link's HEARTBEAT + a round trip of the store: two sides of a cut notice it so far apart, and the larger one must win.
 - SILENCE of a link + ALONE < 3: and yet the smaller one goes on within the same three seconds, if there is no other.
+- STOOD_STILL < a link's SILENCE - its HEARTBEAT: who was frozen for less cannot have been replaced for its silence.
 - HANDOVER_LIMIT < a graceful stop's own limit: a stop that cannot hand over goes on without.
 """
 
@@ -35,6 +36,9 @@ RESTART_GRACE: Final = 1.0
 
 FORCE_AFTER: Final = 3.0
 """No in-sync member has been seen for so long: a policy of `always` lets a mirror lead that is not in sync."""
+
+STOOD_STILL: Final = 1.0
+"""A node that has noticed nothing for so long asks the store whether it still leads, before it delivers anything."""
 
 FOLLOW_RETRY: Final = 0.5
 """A request to follow that was not answered is made again: the predecessor may not have seen the view yet."""
@@ -68,6 +72,12 @@ HANDOVER_RETRY: Final = 5.0
 
 STABLE_NOTE: Final = 0.05
 """What is stable goes along with the next entries; where none follow, it is told on its own so much later."""
+
+COMPARE_RETRY: Final = 1.0
+"""A node that was asked for the state of its copy and has not answered is asked again."""
+
+COMPARE_AFTER: Final = 30.0
+"""The states of a ring are compared so long after something was appended."""
 
 NEVER: Final = 1e18
 """No deadline."""

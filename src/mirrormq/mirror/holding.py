@@ -22,17 +22,20 @@ from mirrormq.log import lives
 from mirrormq.log.backfill import live_messages
 from mirrormq.log.chunk import decode_chunk
 from mirrormq.log.dissolve import unfilled
-from mirrormq.log.errors import CannotCut, QueueDamaged
+from mirrormq.log.errors import CannotCut, LogError, QueueDamaged
+from mirrormq.log.ranges import sizes
 from mirrormq.log.snapshot import Snapshot
 from mirrormq.log.trail import Trail, trail_from
 from mirrormq.mirror.machine.effects import (
     Append,
     BecameLeader,
     BeginAt,
+    Compared,
     CutTail,
     Effect,
     Hold,
     InstallPiece,
+    KeepLive,
     NewEpoch,
     ProposeView,
     ReadBackfill,
@@ -42,8 +45,9 @@ from mirrormq.mirror.machine.effects import (
     Stable,
     Standing,
     SteppedDown,
+    TakeSum,
 )
-from mirrormq.mirror.machine.inputs import Appended, BackfillRead, HandOver, Input, LogRead, PieceInstalled, Trimmed
+from mirrormq.mirror.machine.inputs import Appended, BackfillRead, HandOver, Input, LogRead, PieceInstalled, SumTaken, Trimmed
 from mirrormq.mirror.machine.records import Batch
 from mirrormq.mirror.machine.state import LEADER, OUTSIDE, State
 from mirrormq.mirror.machine.step import step
@@ -56,6 +60,7 @@ RETAIN_BYTES: Final = 64 << 20
 TRIM_AFTER: Final = 4 << 20         # bytes appended since the segments were last looked at
 FOREVER: Final = 1 << 62
 FOLD_ON: Final = 5000               # entries that are folded in one go
+FOLD_TO_COMPARE: Final = 100_000    # while somebody waits for it
 UNFOLDED: Final = 8 << 20           # bytes of chunks kept for folding; beyond that they are read from the log again
 
 
@@ -79,12 +84,12 @@ class Holding(RingPort):
         self.state: State = State(rings.me)
         self.queue: Queue | None = None             # that serves, where this node leads
         self.trail: Trail | None = trail_from(front.log_id, None)
+        self.makes_do: bool = False                 # leads with a log that lacks messages, and has not yet said which
         self.is_damaged: bool = False               # what is in the log does not count, and stays until something better comes
         self.saved: Snapshot | None = None          # the last state that the log was given, or that was found in it
         self.unfolded: deque[tuple[int, bytes]] = deque()
         self.unfolded_bytes: int = 0
         self.is_behind: bool = False                # chunks between the trail and what is unfolded are only in the log
-        self.forgotten_below: int = 0
         self.backfills: list[ReadBackfill] = []     # that wait until enough is stable
         self.woken_at: float = 1e18                 # when it is in the timers
         self.appended_bytes: int = 0
@@ -93,6 +98,8 @@ class Holding(RingPort):
         self.marks: deque[Mark] = deque()           # where the log stood, from time to time
         self.last_piece: InstallPiece | None = None
         self.unfinished: Snapshot | None = None     # the state that a full sync has brought, for which the log is not far enough
+        self.doubts: int = 0                        # how often it was not certain any more that this node leads
+        self.sum_wanted: int = -1                   # the index at which the machine wants to know what the log comes to
         self.released: str = ""
         self.sentence: str = ""
         self.former: str = ""                       # who led before
@@ -103,6 +110,8 @@ class Holding(RingPort):
     def append(self, first_index: int, count: int, chunk: bytes, *, waits: bool) -> None:
         assert self.state.role == LEADER, "who does not lead appends nothing"
         self._write(first_index, count, chunk, self.state.generation)
+        if self.makes_do:
+            self._end_making_do()
         self.rings.give(self, Appended(Batch(self.state.epoch, first_index, count, chunk, waits)))
 
     def _write(self, first: int, count: int, chunk: bytes, generation: int) -> None:
@@ -137,6 +146,8 @@ class Holding(RingPort):
             self._perform(effect)
         if self.unfolded and self.unfolded[0][0] <= self.state.stable:
             self._fold()
+        if self.sum_wanted >= 0:
+            self.try_sum()
         if self.backfills:
             self._answer_backfills()
         if self.unfinished is not None:
@@ -174,8 +185,15 @@ class Holding(RingPort):
         elif isinstance(effect, NewEpoch):
             if self.queue is not None:
                 self.queue.builder.epoch = effect.epoch
+                self.rings.clear_up(self)
         elif isinstance(effect, SteppedDown):
             self.rings.step_down(self, effect)
+        elif isinstance(effect, KeepLive):
+            self._keep_live(effect.lost_in)
+        elif isinstance(effect, TakeSum):
+            self.sum_wanted = effect.index
+        elif isinstance(effect, Compared):
+            self.rings.host.compared(self, effect)
         elif isinstance(effect, Hold):
             self._hold(is_held=effect.on)
         elif isinstance(effect, Standing):
@@ -208,12 +226,60 @@ class Holding(RingPort):
         if trail is None:
             return
         unfolded = self.unfolded
-        stable = self.state.stable
+        stable = self.state.stable if self.sum_wanted < 0 else min(self.state.stable, self.sum_wanted)
         while unfolded and unfolded[0][0] <= stable:
             last, chunk = unfolded.popleft()
             self.unfolded_bytes -= len(chunk)
             if last >= trail.next_index:
                 trail.fold(chunk)
+        if trail.state.orphans:
+            self._keep_lost()
+
+    def try_sum(self) -> None:
+        """Say what the log comes to where that was asked for, if it is folded so far."""
+        trail = self.trail
+        if trail is None:
+            self.sum_wanted = -1
+        elif trail.next_index > self.sum_wanted:
+            self.sum_wanted = -1
+            state = trail.state
+            self.rings.give(self, SumTaken(trail.next_index - 1, state.count, state.bytes, state.sum))
+            self._fold()
+
+    def _keep_lost(self) -> None:
+        """Whoever took over by force has ended what it did not have, and this copy had it. It is still in the log here, until a
+        state that knows of its end is given to the log."""
+        trail = self.trail
+        assert trail is not None
+        rings = self.rings
+        epoch = trail.state.lost_in
+        why = f"it was here, and not with the node that took over in epoch {epoch} although it was not in sync"
+        count = lives.keep_lost(rings.store, self.log_id, trail.state, why, rings.broker.wall(), epoch)
+        if count and trail.next_index - 1 <= self.state.stable:
+            self.saved = trail.snapshot()       # else a restart would put them there once more
+            rings.store.put_snapshot(self.saved)
+            rings.log.has_written()
+        if count:
+            rings.host.orphaned(self, epoch, count)
+
+    def _keep_live(self, epoch: int) -> None:
+        rings = self.rings
+        nothing = Snapshot(self.log_id, 0, 1, 1, array("Q"), lost_in=epoch)
+        if lives.has_orphans(rings.store, self.log_id, nothing):        # of a full sync that is not finished
+            why = "it was in the copy that was set aside, and may not have been with the leader"
+            if lives.keep_orphans(rings.store, self.log_id, nothing, why, rings.broker.wall()):
+                rings.host.quarantined(self, why)
+        if self.trail is None:
+            return                              # nobody knows what in it is live
+        self.catch_up(self.state.end)
+        state = self.trail.state
+        if state.lost_in >= epoch:
+            return
+        state.orphans = state.live_in(1, state.next_index - 1)
+        why = f"it was here, and may not have been with the node that took over in epoch {epoch} although it was not in sync"
+        count = lives.keep_lost(rings.store, self.log_id, state, why, rings.broker.wall(), epoch)
+        if count:
+            rings.host.orphaned(self, epoch, count)
 
     def _leave_to_log(self) -> None:
         self.is_behind = True
@@ -234,14 +300,32 @@ class Holding(RingPort):
             if not trail.catch_up(self.rings.store, upto):
                 raise QueueDamaged(f"the log of '{self.front.name}' does not hold index {trail.next_index}")
             self._leave_to_log()
+        if trail.state.orphans:
+            self._keep_lost()
         if self.is_behind and trail.next_index > self.state.stable:
             self._reload(trail.next_index)
+
+    def lacking(self, node: str) -> int | None:
+        """Where this node leads: how many of its messages that mirror does not have. None where that is not known."""
+        trail = self.trail
+        point = self.state.learner_marks.get(node)
+        if trail is None or point is None or self.is_behind or trail.next_index <= point.base:
+            return None
+        state = trail.state
+        if point.whole:
+            return 0 if point.durable >= self.state.end else None
+        if sizes(state.live_in(1, trail.next_index - 1)) != state.count + len(state.transients) or state.light:
+            return None             # what was folded before the newest snapshot is not known one by one
+        return sizes(state.live_in(max(1, point.filled), point.base))
 
     def fold_on(self) -> None:
         """A piece of what was left to the log: it must not hold up anybody."""
         trail = self.trail
         if trail is not None:
-            self.catch_up(min(self.state.stable, trail.next_index + FOLD_ON))
+            upto = min(self.state.stable, trail.next_index + (FOLD_ON if self.sum_wanted < 0 else FOLD_TO_COMPARE))
+            self.catch_up(upto if self.sum_wanted < trail.next_index - 1 else min(upto, self.sum_wanted))
+            if self.sum_wanted >= 0:
+                self.try_sum()
 
     # --- keeping the log small ----------------------------------------------------------------------------------------
 
@@ -282,15 +366,20 @@ class Holding(RingPort):
 
     def make_do(self) -> Trail:
         """Lead with a log that was never whole: what it has is all there is."""
-        store = self.rings.store
-        queue = store.queue(self.log_id)
+        queue = self.rings.store.queue(self.log_id)
         self.saved = None if queue is None else unfilled(queue)
-        if self.saved is not None:
-            lives.finish_install(store, self.log_id, self.saved)
-            self.rings.log.has_written()
+        self.makes_do = True
         self.trail = trail_from(self.log_id, self.saved)
         self._leave_to_log()
         return self.trail
+
+    def _end_making_do(self) -> None:
+        """The first entry of this lead names what the log lacks. Only now is the log called whole: after a crash between the two
+        it would be served as if it had never lacked anything."""
+        self.makes_do = False
+        if self.saved is not None:
+            lives.finish_install(self.rings.store, self.log_id, self.saved)
+            self.rings.log.has_written()
 
     def snapshot(self) -> Snapshot:
         """Of what is stable: the newest that can be had."""
@@ -318,14 +407,26 @@ class Holding(RingPort):
     def _cut(self, effect: CutTail) -> None:
         rings = self.rings
         try:
-            path = lives.cut(rings.store, self.log_id, effect.keep, effect.why, rings.broker.now)
-        except CannotCut as fault:
-            rings.host.report("error", f"queue '{self.front.name}' in vhost '{self.front.vhost}': {fault}")
-            raise
+            path = lives.cut(rings.store, self.log_id, effect.keep, effect.why, rings.broker.wall())
+        except CannotCut:
+            self.spare(effect.keep, effect.why)
+            raise                               # the copy is taken anew
         rings.log.has_written()
         self._rewind(effect.keep)
         if path is not None:
             rings.host.quarantined(self, effect.why)
+
+    def spare(self, keep: int, why: str) -> None:
+        """The log is about to be given up: what may be only here is kept in quarantine. Raises OSError where it cannot be."""
+        rings = self.rings
+        if lives.spare(rings.store, self.log_id, keep, why, rings.broker.wall()) is not None:
+            rings.host.quarantined(self, why)
+
+    def spare_unsettled(self, why: str) -> None:
+        """The same where it is not known what the others hold: they do hold what this log's state was made of."""
+        rings = self.rings
+        with suppress(LogError):                # what cannot be read cannot be kept
+            self.spare(max(self.state.stable, lives.lineage(rings.store, self.log_id).floor), why)
 
     def _rewind(self, keep: int) -> None:
         """The log ends earlier than it did."""
@@ -337,7 +438,8 @@ class Holding(RingPort):
     def _begin(self, effect: BeginAt) -> None:
         rings = self.rings
         state = self.snapshot() if self.trail is not None and effect.first > 1 else None
-        lives.begin_at(rings.store, self.log_id, effect.first, effect.before, state)
+        lives.begin_at(rings.store, self.log_id, effect.first, effect.before, state, differs=effect.differs)
+        self.sum_wanted = -1
         rings.log.has_written()
         self.is_damaged = False
         self._leave_to_log()
@@ -358,7 +460,20 @@ class Holding(RingPort):
         """The log must have come as far as the state that was brought."""
         state = self.unfinished
         piece = self.last_piece
-        if state is None or piece is None or not lives.finish_install(self.rings.store, self.log_id, state):
+        store = self.rings.store
+        if state is None or piece is None or store.next_index(self.log_id) < state.next_index:
+            return
+        if lives.has_orphans(store, self.log_id, state):
+            is_lost = not store.asides[self.log_id].differs
+            why = "it was here, and not with the leader"
+            if is_lost:
+                why = f"it was here, and not with the node that took over in epoch {state.lost_in} although it was not in sync"
+            count = lives.keep_orphans(store, self.log_id, state, why, self.rings.broker.wall())
+            if count and is_lost:
+                self.rings.host.orphaned(self, state.lost_in, count)
+            elif count:
+                self.rings.host.quarantined(self, f"{count} messages were here, and not with the leader")
+        if not lives.finish_install(store, self.log_id, state):
             return
         self.unfinished = None
         self.rings.log.has_written()
@@ -380,8 +495,7 @@ class Holding(RingPort):
                 self.backfills.append(wanted)
                 continue
             state = trail.snapshot()
-            piece = live_messages(self.rings.store, self.log_id, state, wanted.position, wanted.base, wanted.limit,
-                                  self.forgotten_below)
+            piece = live_messages(self.rings.store, self.log_id, state, wanted.position, wanted.base, wanted.limit)
             self.rings.give(self, BackfillRead(wanted.to, wanted.nonce, wanted.base, piece.next, piece.data, piece.done,
                                                state.next_index - 1))
 

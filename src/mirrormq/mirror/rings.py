@@ -4,7 +4,10 @@ Rules
  1. A machine is given one input at a time; what its effects lead to comes after them.
  2. Links are told before a machine is started: else a new leader would put out members that it "cannot reach".
  3. A commit of the node's log tells each queue how far its own log is durable, once.
- 4. A node may hear of a new queue after its successor: a request to follow that comes too early is kept until it does.
+ 4. A leader that has lost its link to a member of the ring, or hears nothing from it, or whose node stood still for a while, may
+    have been deposed and not know it. It delivers nothing until it can reach every member of its ring, and the store has said
+    after that that it leads.
+ 5. A node may hear of a new queue after its successor: a request to follow that comes too early is kept until it does.
 """
 
 from __future__ import annotations
@@ -15,9 +18,8 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64, mypyc_attr
 
-from mirrormq.broker.backlog import PlainBacklog
 from mirrormq.broker.forward.away import AwayQueue
-from mirrormq.broker.forward.moving import stop_serving
+from mirrormq.broker.forward.moving import held_of, stop_serving
 from mirrormq.broker.forward.runs import Publisher
 from mirrormq.broker.ports import LogPort
 from mirrormq.broker.queue import Queue
@@ -25,14 +27,15 @@ from mirrormq.broker.queue_log import ReservedMark
 from mirrormq.broker.recovery import restore_queue
 from mirrormq.broker.stability import Unstable
 from mirrormq.log import lives
-from mirrormq.log.errors import QueueDamaged
+from mirrormq.log.errors import CannotCut, QueueDamaged
+from mirrormq.log.ranges import sizes
 from mirrormq.log.snapshot import Snapshot
 from mirrormq.log.store import Store
 from mirrormq.log.trail import Trail, recount, trail_from
 from mirrormq.mirror.codec import BadMessage, decode, encode
 from mirrormq.mirror.convert import machine_lineage
 from mirrormq.mirror.holding import Holding
-from mirrormq.mirror.machine.effects import BecameLeader, InstallPiece, SteppedDown
+from mirrormq.mirror.machine.effects import BecameLeader, Compared, InstallPiece, SteppedDown
 from mirrormq.mirror.machine.inputs import (
     Durable,
     Head,
@@ -54,6 +57,7 @@ if TYPE_CHECKING:
 
 NEVER: Final = 1e18
 MOST_EARLY: Final = 10_000
+ANEW_AFTER: Final = 4.0     # seconds between two times that a copy is taken anew: a fault that comes again must not fill the log
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -78,6 +82,10 @@ class RingHost:
     def propose(self, holding: Holding, view: View) -> None:
         raise NotImplementedError
 
+    def confirm(self, holding: Holding) -> None:
+        """Ask the store whether this node still leads; if it does, say `still_leads` with the doubts of now."""
+        raise NotImplementedError
+
     def install(self, holding: Holding, piece: InstallPiece) -> None:
         raise NotImplementedError
 
@@ -93,6 +101,14 @@ class RingHost:
         raise NotImplementedError
 
     def quarantined(self, holding: Holding, why: str) -> None:
+        raise NotImplementedError
+
+    def orphaned(self, holding: Holding, epoch: int, count: int) -> None:
+        """So many messages of this copy are in quarantine: who took over by force in that epoch did not have them."""
+        raise NotImplementedError
+
+    def compared(self, holding: Holding, effect: Compared) -> None:
+        """The queue is led here, and another copy's state was compared."""
         raise NotImplementedError
 
     def report(self, level: str, text: str) -> None:
@@ -120,6 +136,9 @@ class Rings:
         self.me: str = broker.node_name
         self.by_id: dict[int, Holding] = {}
         self.linked: dict[str, None] = {}
+        self.quiet: frozenset[str] = frozenset()        # of those: from whom nothing has come for a while
+        self.unwell: dict[int, tuple[Holding, Exception]] = {}     # not held for now, after a fault
+        self._taken_anew: dict[int, float] = {}                     # when, after a fault
         self._early: dict[int, dict[str, Follow]] = {}
         self._written: deque[Written] = deque()
         self._given: deque[tuple[Holding, Input]] = deque()
@@ -152,24 +171,62 @@ class Rings:
                 self._set_timer(holding, wake)
 
     def _failed(self, holding: Holding, fault: Exception) -> None:
+        """A copy that does not lead is taken anew from those who are in sync, whatever has happened to it."""
         front = holding.front
         self.by_id.pop(holding.log_id, None)
-        if isinstance(fault, QueueDamaged) and holding.queue is None:
+        if not isinstance(fault, QueueDamaged):
+            self.broker.report_fault(fault)
+        if holding.queue is None and (isinstance(fault, QueueDamaged) or holding.state.view.ring != (self.me,)):
             self._take_anew(holding, fault)
             return
-        self.broker.report_fault(fault)
         self.host.report("error", f"queue '{front.name}' in vhost '{front.vhost}' is not mirrored on this node any more "
                                   f"after a fault ({fault}); restart the node")
         queue = holding.queue
         if queue is not None:
             self.broker.stop_queue(queue, fault)
 
-    def _take_anew(self, holding: Holding, fault: QueueDamaged) -> None:
-        """A mirror whose log cannot be read begins as after a restart, with nothing."""
+    def _take_anew(self, holding: Holding, fault: Exception) -> None:
+        """A mirror whose log cannot be read, or that had a fault, begins as after a restart, with nothing. One that fails again
+        at once, or for which the disk has no room, waits until the logs are looked at the next time."""
         front = holding.front
+        log_id = holding.log_id
+        now = self.host.now()
+        if isinstance(fault, OSError) or now < self._taken_anew.get(log_id, -NEVER) + ANEW_AFTER:
+            self.unwell[log_id] = holding, fault
+            return
+        if not holding.state.view.holds(self.me):
+            self.forget(log_id)
+            return
+        if not isinstance(fault, QueueDamaged | CannotCut) and not holding.state.settled:
+            try:
+                holding.spare_unsettled(f"{self.me} has given up its copy after a fault ({fault})")
+            except OSError as refusal:
+                self.unwell[log_id] = holding, refusal
+                return
+        self._taken_anew[log_id] = now
         self.host.report("error", f"queue '{front.name}' in vhost '{front.vhost}' is not in sync here any more: {fault}")
-        holding.found_damage(str(fault))
+        holding.found_damage(str(fault) or repr(fault))
         self.hold(front, holding.state.view, holding.revision, is_fresh=False, is_damaged=True)
+
+    def _try_again(self) -> None:
+        unwell, self.unwell = self.unwell, {}
+        for log_id, (holding, fault) in unwell.items():
+            if log_id in self.by_id:
+                continue                    # a new view has come, and with it a new beginning
+            if isinstance(fault, OSError):
+                self.hold(holding.front, holding.state.view, holding.revision, is_fresh=False,
+                          is_damaged=False, saved=holding.saved)
+            else:
+                self._take_anew(holding, fault)
+
+    def take_up(self, log_id: int, view: View, revision: int) -> None:
+        """A new view of a queue that was not held for now. Its log may have been condemned before the fault."""
+        holding, _ = self.unwell.pop(log_id)
+        self.hold(holding.front, view, revision, is_fresh=False, is_damaged=self._is_condemned(log_id), saved=holding.saved)
+
+    def _is_condemned(self, log_id: int) -> bool:
+        kept = self.store.queue(log_id)
+        return kept is not None and bool(kept.damage)
 
     def _set_timer(self, holding: Holding, when: float) -> None:
         holding.woken_at = when
@@ -198,13 +255,58 @@ class Rings:
         self.linked[node] = None
         for holding in list(self.by_id.values()):
             self.give(holding, LinkUp(node))
+            self.clear_up(holding)
 
     def link_down(self, node: str) -> None:
         self.linked.pop(node, None)
         for requests in self._early.values():
             requests.pop(node, None)
         for holding in list(self.by_id.values()):
+            if node in ring_mates(holding):
+                self.doubt(holding)
             self.give(holding, LinkDown(node))
+
+    def stood_still(self) -> None:
+        """The process was frozen for so long that the others may have gone on without it."""
+        for holding in list(self.by_id.values()):
+            if holding.queue is not None and (len(holding.state.view.ring) > 1 or holding.state.view.learners):
+                self.doubt(holding)
+
+    def listened(self, quiet: frozenset[str]) -> None:
+        """Two sides of a cut notice it half a second apart. So a leader doubts before the other side can have taken over."""
+        newly = quiet - self.quiet
+        self.quiet = quiet
+        for holding in list(self.by_id.values()):
+            if holding.queue is not None and not newly.isdisjoint(ring_mates(holding)):
+                self.doubt(holding)
+            else:
+                self.clear_up(holding)
+
+    def doubt(self, holding: Holding) -> None:
+        """Another node may lead by now."""
+        queue = holding.queue
+        if queue is not None:
+            holding.doubts += 1
+            queue.is_doubted = True
+            queue.look_ahead()
+            self.clear_up(holding)
+
+    def clear_up(self, holding: Holding) -> None:
+        """Ask the store, once nobody is out of sight who could take over right after the answer."""
+        queue = holding.queue
+        if queue is not None and queue.is_doubted and self._sees_ring(holding):
+            self.host.confirm(holding)
+
+    def _sees_ring(self, holding: Holding) -> bool:
+        return all(node in self.linked and node not in self.quiet for node in ring_mates(holding))
+
+    def still_leads(self, holding: Holding, doubts: int) -> None:
+        """The store said so after so many doubts."""
+        queue = holding.queue
+        if queue is None or holding.doubts != doubts or not self._sees_ring(holding):
+            return
+        queue.trust()
+        self.broker.schedule()
 
     def store_reachable(self, *, is_reachable: bool) -> None:
         for holding in list(self.by_id.values()):
@@ -248,13 +350,15 @@ class Rings:
                 self.give(holding, Durable(write.last, write.generation))
 
     def tidy(self) -> None:
-        """Now and then: fold what was left to the log, a piece at a time, and tell mirrors what is consumed that they lack."""
+        """Now and then: fold what was left to the log, a piece at a time, and tell mirrors what is consumed that they lack.
+        Whoever is not certain to lead asks again: the store may not have answered."""
         for holding in list(self.by_id.values()):
             try:
                 if holding.is_behind:
                     holding.fold_on()
             except QueueDamaged as fault:
                 self._failed(holding, fault)
+            self.clear_up(holding)
             if holding.state.wants_head and holding.queue is not None:
                 self.give(holding, Head(oldest_live(holding.queue)))
 
@@ -262,7 +366,12 @@ class Rings:
         """Less often: give up what nobody needs of the logs."""
         now = self.host.now()
         for holding in list(self.by_id.values()):
-            holding.retain(now)
+            try:
+                holding.retain(now)
+            except Exception as fault:  # noqa: BLE001 - one queue's fault must not leave the others' logs to grow
+                self._failed(holding, fault)
+        if self.unwell:
+            self._try_again()
 
     # --- beginning and ending ---------------------------------------------------------------------------------------
 
@@ -281,8 +390,6 @@ class Rings:
         elif lineage.end > 0:
             holding.trail = trail_from(front.log_id, saved)
             holding.is_behind = True
-        if not is_fresh:
-            holding.forgotten_below = lineage.end + 1
         self.by_id[front.log_id] = holding
         holding.retain(self.host.now())
         for node in self.linked:
@@ -301,6 +408,8 @@ class Rings:
     def forget(self, log_id: int) -> None:
         """The queue is deleted, or not held here any more: its log goes."""
         holding = self.by_id.pop(log_id, None)
+        self.unwell.pop(log_id, None)
+        self._taken_anew.pop(log_id, None)
         if holding is not None and holding.queue is not None:
             queue = holding.queue
             holding.queue = None
@@ -321,18 +430,24 @@ class Rings:
 
     def lead(self, holding: Holding, effect: BecameLeader) -> None:
         queue = holding.queue
+        is_turned = queue is not None and queue.ring is None
         if queue is None:
-            queue = self._serve(holding)
+            queue = self._serve(holding, restarted=effect.restarted)
         queue.ring = holding
         queue.look_ahead()
         queue.is_held = False
         queue.builder.epoch = effect.epoch
-        self.host.led(holding, effect, returned_count(queue))
+        if is_turned:
+            queue.log_light(held_of(self.broker, queue))
+        if not self._sees_ring(holding):
+            self.doubt(holding)
+        self.host.led(holding, effect, returned_count(holding, queue))
         queue.activate()
         self.broker.schedule()
 
-    def _serve(self, holding: Holding) -> Queue:
-        """Make the queue from its log."""
+    def _serve(self, holding: Holding, *, restarted: bool) -> Queue:
+        """Make the queue from its log. Transient messages end with a restart only where nobody is known to have kept them, and
+        then by an entry: what a leader forgot by itself would come again with the next one."""
         broker = self.broker
         front = holding.front
         queue = Queue(broker, front.vhost, front.name, front.log_id, durable=front.durable, auto_delete=front.auto_delete,
@@ -342,14 +457,17 @@ class Rings:
         queue.operator_policy = front.operator_policy
         queue.effective_policy = front.effective_policy
         trail = holding.trail
-        is_partial = trail is None
+        missing: list[int] | None = [] if holding.is_damaged else None
         if trail is None:
             trail = holding.make_do()
         holding.catch_up(holding.state.end)
+        if holding.makes_do or trail.state.light:
+            absent = recount(self.store, trail.state)
+            missing = absent if holding.makes_do else missing
         found = trail.recovered()
-        if is_partial:
-            recount(self.store, found)
-        restore_queue(queue, found, forgotten_below=holding.forgotten_below)
+        forgotten = sorted(found.transients) if restarted else []
+        restore_queue(queue, found, forgotten_below=found.next_index if restarted else 0)
+        queue.builder.epoch = holding.state.epoch       # what was parked for it may be appended before all of this is done
         for publisher, (sequence, _) in found.publishers.items():
             known = queue.publishers[publisher] = Publisher()
             known.last = known.uncertain = sequence
@@ -365,6 +483,13 @@ class Rings:
         queue.look_ahead()
         queue.touch()
         broker.forwarding.queue_here(queue)
+        if forgotten:
+            queue.end_transient(forgotten)
+        if missing is not None:
+            queue.end_lost(missing)
+            holding.state.lost_in = holding.state.epoch
+        else:
+            holding.state.lost_in = found.lost_in
         return queue
 
     def _doubt_reservation(self, queue: Queue, end: int) -> None:
@@ -382,8 +507,17 @@ class Rings:
             stop_serving(self.broker, queue, front)
             self.host.report("info", f"queue '{holding.front.name}' in vhost '{holding.front.vhost}': {effect.why}")
         kept = self.store.queue(holding.log_id)
+        if holding.makes_do:
+            raise QueueDamaged("it led for a moment without having said what its log lacks")
         if kept is not None and kept.damage and not holding.is_damaged:
             raise QueueDamaged(kept.damage)
+
+
+def ring_mates(holding: Holding) -> list[str]:
+    """Who could take over; also who is just being taken into the ring, as far as this node knows."""
+    state = holding.state
+    ring = state.view.ring if state.proposal is None else state.view.ring + state.proposal.ring
+    return [node for node in ring if node != state.me]
 
 
 def oldest_live(queue: Queue) -> int:
@@ -391,7 +525,10 @@ def oldest_live(queue: Queue) -> int:
     return min([cursor, *queue.backlog.live_below(cursor), *queue.held_logged])
 
 
-def returned_count(queue: Queue) -> int:
-    """Messages that may have been delivered before, and will be again."""
-    backlog = queue.backlog
-    return len(backlog.returned) if isinstance(backlog, PlainBacklog) else 0
+def returned_count(holding: Holding, queue: Queue) -> int:
+    """Messages that may have been delivered before, and will be again: what is ready and was reserved."""
+    trail = holding.trail
+    if trail is None:
+        return 0
+    live = trail.state.live_in(1, queue.backlog.reserved - 1)
+    return min(queue.backlog.count, sizes(live))

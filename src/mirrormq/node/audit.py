@@ -5,6 +5,7 @@ Rules
     and how long detecting, electing and serving took.
  2. The verdict is computed: nothing that was confirmed is missing if the new leader's log reaches as far as everything that any
     survivor knows to be stable. Where a leader that is gone may have confirmed more, alone, the verdict says that instead.
+    By this the logs are the same; whether what they come to is the same is compared too, and told (mirror/machine/compare.py).
  3. The last KEPT records of each queue are kept; they go with the queue. The others are removed when nothing is to be written.
 """
 
@@ -16,10 +17,18 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from mirrormq.broker.forward.away import AwayQueue
-from mirrormq.cluster.coordination import Coordination, CoordinationError, Delete, DeletePrefix, Put, Transaction
+from mirrormq.cluster.coordination import (
+    Coordination,
+    CoordinationError,
+    Delete,
+    DeletePrefix,
+    Put,
+    Transaction,
+    Unchanged,
+)
 from mirrormq.cluster.coordination.port import MAX_WRITES
 from mirrormq.mirror.holding import Holding
-from mirrormq.mirror.machine.effects import BecameLeader
+from mirrormq.mirror.machine.effects import BecameLeader, Compared
 
 if TYPE_CHECKING:
     from mirrormq.node.runtime import Runtime
@@ -28,6 +37,7 @@ PREFIX: Final = "failover/"
 KEPT: Final = 40            # records of one queue
 ROUND: Final = 200
 KNOWN_EPOCHS: Final = 16    # whose beginnings a survivor remembers
+COMPARING: Final = 0.3      # seconds that a record waits until the members are compared
 KNEW: Final = "knew"        # the question what a survivor knew to be confirmed
 
 Json = dict[str, Any]
@@ -38,6 +48,8 @@ class Audit:
         self._runtime = runtime
         self._news: list[tuple[int, Json]] = []
         self._gone: list[int] = []
+        self._unwritten: dict[tuple[int, int], Json] = {}
+        self._orphans: list[tuple[int, int, int]] = []
         self._long: set[int] = set()                # queues that may have more records than are kept
         self._has_news = asyncio.Event()
         self._lost_at: dict[str, float] = {}        # when the links to nodes broke
@@ -52,15 +64,27 @@ class Audit:
         state, former, now = holding.state, holding.former, self._runtime.mirroring.now()
         lost_at = self._lost_at.get(former, now)
         record: Json = {
-            "epoch": effect.epoch, "time_ms": self._runtime.broker.now, "old_leader": former, "new_leader": state.me,
+            "epoch": effect.epoch, "time_ms": self._runtime.broker.wall(), "old_leader": former, "new_leader": state.me,
             "cause": effect.why, "forced": effect.forced, "end": state.end,
             "known_stable": {state.me: knew(holding, effect.epoch) or 0}, "requeued": requeued,
+            "messages": 0 if holding.queue is None else holding.queue.backlog.count + holding.queue.held, "quarantined": {},
             "members": list(state.view.ring), "learners": list(state.view.learners),
             "elect_ms": round((state.now - lost_at) * 1000), "serve_ms": round((now - lost_at) * 1000),
-            "vhost": holding.front.vhost, "queue": holding.front.name,
+            "vhost": holding.front.vhost, "queue": holding.front.name, "compared": {},
         }
         record["asynchronous"] = state.desired is not None and state.desired.asynchronous and former not in state.linked
         self._news.append((holding.log_id, record))
+        self._unwritten[holding.log_id, effect.epoch] = record
+        self._has_news.set()
+
+    def compared(self, holding: Holding, effect: Compared) -> None:
+        record = self._unwritten.get((holding.log_id, holding.state.epoch))
+        if record is not None:
+            record["compared"][effect.node] = [effect.are_equal, effect.mine, effect.theirs]
+
+    def orphaned(self, log_id: int, epoch: int, count: int) -> None:
+        """Messages of this node are in quarantine, which whoever took over by force in that epoch did not have."""
+        self._orphans.append((log_id, epoch, count))
         self._has_news.set()
 
     def forget(self, log_id: int) -> None:
@@ -77,13 +101,29 @@ class Audit:
             await self._hear(news)
             if await is_stored(self._runtime.cluster.store, news, gone):
                 del self._news[:len(news)], self._gone[:len(gone)]
+                for log_id, record in news:
+                    self._unwritten.pop((log_id, record["epoch"]), None)
                 self._long |= {log_id for log_id, record in news if record["epoch"] > KEPT}
             else:
                 await asyncio.sleep(1)
-            if self._news or self._gone:
+            if self._orphans and not self._news and not await self._tell_of_orphans():
+                await asyncio.sleep(1)
+            if self._news or self._gone or self._orphans:
                 self._has_news.set()
             else:
                 await self._shorten()
+
+    async def _tell_of_orphans(self) -> bool:
+        """Into the record of the takeover that did not have them; False where the store must be asked again."""
+        store = self._runtime.cluster.store
+        log_id, epoch, count = self._orphans[0]
+        try:
+            told = await add_quarantined(store, log_id, epoch, self._runtime.broker.node_name, count)
+        except CoordinationError:
+            return False
+        if told:
+            del self._orphans[0]
+        return told
 
     async def _shorten(self) -> None:
         """What the store does not do now is done after the next record."""
@@ -95,6 +135,8 @@ class Audit:
         """The survivors say what they knew to be confirmed."""
         about = {"do": KNEW, "queues": [[log_id, record["epoch"]] for log_id, record in news]}
         told = await self._runtime.cluster.ask_all("ring_orders", about) if news else {}
+        if any(len(record["compared"]) < len(record["members"]) - 1 for _, record in news):
+            await asyncio.sleep(COMPARING)
         for at, (_, record) in enumerate(news):
             record["known_stable"] |= {node: marks[at] for node, marks in sorted(told.items()) if marks and marks[at] is not None}
             judge(record)
@@ -125,18 +167,38 @@ def knew(holding: Holding | None, epoch: int) -> int | None:
 def judge(record: Json) -> None:
     known = max(record["known_stable"].values())
     is_open = record["forced"] or record["asynchronous"]
-    record["lost"] = None if is_open else max(0, known - record["end"])
+    quarantined: dict[str, int] = record.get("quarantined", {})
+    record["lost"] = max(quarantined.values(), default=None) if is_open else max(0, known - record["end"])
     record["verdict"] = _verdict(record, known)
 
 
 def _verdict(record: Json, known: int) -> str:
     if record["forced"]:
-        return "this leader was not in sync: what only the others had confirmed is missing until they return"
+        held = f"{record['new_leader']} was not in sync and held {record['messages']} messages"
+        quarantined = record.get("quarantined", {})
+        found = " and ".join(f"{count} on {node}" for node, count in sorted(quarantined.items()))
+        if found:
+            return f"{held}; in quarantine are messages that it did not have: {found}"
+        return f"{held}; how many the others had beyond that is not known until they are back"
     if record["asynchronous"]:
         return (f"replication is asynchronous: {record['new_leader']} holds everything up to {record['end']}; what "
                 f"{record['old_leader']} confirmed beyond that is in quarantine when it is back")
     return (f"{record['lost']} confirmed messages lost: {record['new_leader']} holds everything up to {record['end']}, and up to "
-            f"{known} is known to be confirmed, by the word of {' and '.join(record['known_stable'])}")
+            f"{known} is known to be confirmed, by the word of {' and '.join(record['known_stable'])}{_states(record)}")
+
+
+def _states(record: Json) -> str:
+    """How the states of the other members are, which the new leader compares with its own when it takes over."""
+    words: list[str] = []
+    compared = record.get("compared", {})
+    for node in record.get("members", [])[1:]:
+        if node not in compared:
+            words.append(f"the state of {node} is not compared yet")
+            continue
+        is_equal, mine, theirs = compared[node]
+        words.append(f"{node} is in the same state, with {mine} persistent messages" if is_equal else
+                     f"{node} is in another state, with {theirs} persistent messages and not {mine}: it takes its copy anew")
+    return "".join(f"; {word}" for word in words)
 
 
 def _prefix(log_id: int) -> str:
@@ -156,6 +218,19 @@ async def is_stored(store: Coordination, news: list[tuple[int, Json]], gone: lis
     except CoordinationError:
         return False
     return not any(isinstance(outcome, CoordinationError) for outcome in outcomes)
+
+
+async def add_quarantined(store: Coordination, log_id: int, epoch: int, node: str, count: int) -> bool:
+    """False where the record was changed meanwhile."""
+    place = f"{_prefix(log_id)}{epoch:012d}"
+    found = (await store.read(place)).items.get(place)
+    if found is None:
+        return True
+    record = json.loads(found.value)
+    quarantined = record.setdefault("quarantined", {})
+    quarantined[node] = quarantined.get(node, 0) + count
+    judge(record)
+    return (await store.transact([Unchanged(place, found.revision)], [_put(log_id, record)])).succeeded
 
 
 async def shorten(store: Coordination, log_id: int) -> None:

@@ -34,11 +34,15 @@ def is_blank(broker: Broker) -> bool:
 
 
 def create_defaults(broker: Broker, config: NodeConfig) -> None:
-    rules.put_vhost(broker, config.default_vhost, description="Default virtual host")
-    secret = hash_password(config.default_pass, secrets.token_bytes(4))
-    rules.put_user(broker, User(config.default_user, secret, tags=config.default_user_tags))
-    permission = Permission(config.default_configure, config.default_write, config.default_read)
-    rules.set_permission(broker, config.default_user, config.default_vhost, permission)
+    """As far as they are not there."""
+    if config.default_vhost not in broker.vhosts:
+        rules.put_vhost(broker, config.default_vhost, description="Default virtual host")
+    if config.default_user not in broker.authority.users:
+        secret = hash_password(config.default_pass, secrets.token_bytes(4))
+        rules.put_user(broker, User(config.default_user, secret, tags=config.default_user_tags))
+    if (config.default_user, config.default_vhost) not in broker.authority.permissions:
+        permission = Permission(config.default_configure, config.default_write, config.default_read)
+        rules.set_permission(broker, config.default_user, config.default_vhost, permission)
 
 
 def offer_events(broker: Broker, config: NodeConfig) -> bool:

@@ -13,31 +13,42 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
-from collections.abc import Callable
+import random
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from mirrormq.broker import agreement
 from mirrormq.broker.broker import Broker
-from mirrormq.cluster.coordination import Coordination, CoordinationError
+from mirrormq.cluster.coordination import Coordination, CoordinationError, StoreDamaged
 from mirrormq.cluster.keepsake import Keepsake
 from mirrormq.cluster.link import BULK, CONTROL, RING, WORK, Frame, Identity
+from mirrormq.cluster.link.deadlines import retry_pause
 from mirrormq.cluster.membership import NODE, Membership, NodeInfo, touch
 from mirrormq.cluster.replica import Replica
-from mirrormq.node.cluster_store import link_addresses, open_store, spec_of
+from mirrormq.node.clock import Clock
+from mirrormq.node.clock_peers import ASKED, ClockPeers
+from mirrormq.node.clock_peers import TOLD as CLOCK_TOLD
+from mirrormq.node.cluster_store import link_addresses, spec_of
 from mirrormq.node.config import NodeConfig
 from mirrormq.node.everyone import Everyone
 from mirrormq.node.links import Links, Peer
 from mirrormq.node.neighbour import REVISION, Neighbour, Port
+from mirrormq.node.patience import StoreUnheard
 from mirrormq.node.questions import ASK, TOLD, Questions
 from mirrormq.node.secret import shared_secret
+from mirrormq.node.surroundings import Surroundings
 
 MACHINE: Final = 10             # kind of RING and BULK frames: a message between two machines of a mirrored queue
 APPLIED: Final = 1              # kinds of CONTROL frames
 ALARMS: Final = 2
 BEHIND: Final = 2.0             # seconds that frames wait for a copy that is older than their sender's
 PROBE: Final = 1.0
+AGAIN: Final = 0.25             # seconds between two tries of a start that waits for the store,
+SPEAK: Final = 30.0             # and between two words about it
 PARTED: Final = 5.0             # seconds without a link to a node that is up, after which that is no passing thing
+
+Answer = TypeVar("Answer")
 
 
 class LinkPortTaken(Exception):
@@ -55,20 +66,27 @@ class RingLinks(Protocol):
 
 
 class Cluster:
-    def __init__(self, config: NodeConfig, broker: Broker, tick: Callable[[], None], report: Callable[[str, str], None]) -> None:
+    def __init__(self, config: NodeConfig, broker: Broker, clock: Clock, tick: Callable[[], None],
+                 report: Callable[[str, str], None], surroundings: Surroundings | None = None) -> None:
         self.config = config
+        self._surroundings = surroundings or Surroundings()
         self.broker = broker
         self.neighbours: dict[str, Neighbour] = {}
         self.on_alarms: Callable[[dict[str, dict[str, str]]], None] = lambda _: None
         self.on_members: Callable[[], None] = lambda: None
         self.rings: RingLinks | None = None
         self.on_failed: Callable[[str], None] = lambda _: None      # this node cannot be part of its cluster any more
+        self.on_time_moved: Callable[[], None] = lambda: None
+        self.clocks = ClockPeers(config.node_name, clock, report)
         self.questions = Questions(broker.host.fault)
         self._tick = tick
         self._report = report
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
         self._unlinked: dict[str, float] = {}               # nodes that are up and not linked, and since when
+        self._silent: dict[str, NodeInfo] = {}              # nodes whose lease ran out, and whose process may live on
+        self._ended_runs: dict[str, int] = {}               # incarnations of which it is known that they are over
+        self._probed: set[tuple[str, str, int]] = set()     # runs of nodes
         self._own_alarms: dict[str, str] = {}
         self._everyone = Everyone(lambda: (neighbour.applied for neighbour in self.neighbours.values()))
         self._is_stopping = False
@@ -83,13 +101,17 @@ class Cluster:
         """Open the store, enter the cluster, and load everything that it knows. Nothing runs yet."""
         config = self.config
         keepsake = Keepsake.load(config.data_dir, config.node_name)
-        self.store: Coordination = await open_store(config, keepsake)
+        self.store: Coordination = await self._surroundings.open_store(config, keepsake)
         self._opened.push_async_callback(self.store.close)
         self.membership = Membership(self.store, keepsake, config.data_dir)
         self.replica = Replica(self.store, self.broker, self.membership.lease_of, self._tick)
-        await self._until_entered()
+        await self.until_heard(self.membership.enter)
         self._is_member = True
-        snapshot = await self.replica.load()
+        if self.membership.has_lost_disk:
+            self._report("warning", f"the data directory is new, and the cluster had a node of the name {self.membership.name}: "
+                                    "this one takes its place with nothing; it gets its mirrored queues again from the nodes "
+                                    "that are in sync, and what no other node has is lost")
+        snapshot = await self.until_heard(self.replica.load)
         self.membership.load(snapshot.items)
         for name in self.broker.forwarding.embassies:
             if name not in self.membership.running:
@@ -101,15 +123,20 @@ class Cluster:
         self.membership.on_gone = self._gone
         self.membership.on_expired = self._expired
 
-    async def _until_entered(self) -> None:
-        """A store that is away is waited for, with a word about it now and then."""
+    async def until_heard(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
+        """A start waits for a store that is away, with a word about it now and then: a node that ended instead would be missing
+        when the store is back. A damaged store is left to people."""
+        spoke = -SPEAK
         while True:
             try:
-                await self.membership.enter()
-                return
-            except CoordinationError as fault:
-                self._report("warning", f"waiting for the coordination store: {fault}")
-                await asyncio.sleep(1)
+                return await ask()
+            except StoreDamaged:
+                raise
+            except (CoordinationError, StoreUnheard) as fault:
+                if self._loop.time() - spoke >= SPEAK:
+                    spoke = self._loop.time()
+                    self._report("warning", f"waiting for the coordination store: {fault}")
+                await asyncio.sleep(AGAIN)
 
     async def run(self, about: dict[str, Any]) -> None:
         """Follow the store, link to the others, and be seen by them."""
@@ -125,7 +152,8 @@ class Cluster:
         self._opened.push_async_callback(self.links.stop)
         self._is_linking = True
         await self._listen()
-        await self.membership.announce(advertised, config.advertised_port or self.links.port, about)
+        port = config.advertised_port or self.links.port
+        await self.until_heard(lambda: self.membership.announce(advertised, port, about))
         self._members_changed()
 
     async def _listen(self) -> None:
@@ -184,6 +212,8 @@ class Cluster:
     def _members_changed(self) -> None:
         """Links follow the members that are up."""
         self._note_unlinked()
+        for name in self.membership.running:
+            self._silent.pop(name, None)
         others = [info for info in self.membership.running.values() if info.name != self.membership.name]
         self.links.set_peers({info.name: (info.host, info.link_port) for info in others},
                              {info.name: info.id for info in others})
@@ -202,13 +232,29 @@ class Cluster:
         """Where other nodes are listened for."""
         return (self.link_host or "::", self.links.port) if self._is_linking else None
 
-    def parted(self) -> list[str]:
-        """Nodes that are up, as the store knows, and that this node cannot reach."""
+    def parted(self, seconds: float = PARTED) -> list[str]:
+        """Nodes that are up, as the store knows, and that this node has not reached for so long."""
         now = self._loop.time()
-        return sorted(name for name, since in self._unlinked.items() if now - since > PARTED)
+        return sorted(name for name, since in self._unlinked.items() if now - since > seconds)
 
-    def _gone(self, name: str) -> None:
+    def unreachable(self) -> list[str]:
+        """The same with those that count as down because nobody hears them: they were not stopped, and nothing says that their
+        processes have ended."""
+        members = self.membership.members
+        return sorted({*self.parted(), *(name for name in self._silent if name in members)})
+
+    def running(self) -> list[str]:
+        """The nodes that are up, as far as this one can know: without the store, those that it is linked to."""
+        if self.store.reachability.is_reachable:
+            return sorted(self.membership.running)
+        return sorted({self.membership.name, *self.neighbours})
+
+    def _gone(self, info: NodeInfo) -> None:
+        name = info.name
         self._report("warning", f"node {name} is down")
+        if name not in self.neighbours and self._ended_runs.get(name) != info.incarnation:
+            self._silent[name] = info           # its lease ran out; it may live on the other side of a cut
+            self._look_after(info)
         self.broker.forwarding.node_gone(name)
         self.broker.schedule()
 
@@ -231,6 +277,7 @@ class Cluster:
         peer.send(CONTROL, APPLIED, self.replica.revision.to_bytes(8, "big"))
         if self._own_alarms:
             peer.send(CONTROL, ALARMS, json.dumps(self._own_alarms).encode())
+        self.clocks.link_up(peer)
         self._report("info", f"linked to node {peer.name}")
         self.broker.forwarding.link_up(Port(self.replica, peer), peer.incarnation)
         agreement.look_after_stranded(self.broker)
@@ -245,6 +292,7 @@ class Cluster:
             neighbour.held.clear()      # of a session that is over: let go later, they would pass for frames of the next one
         self._note_unlinked()
         self.questions.lost(peer)
+        self.clocks.link_down(peer.name)
         if not self._is_stopping:
             self._report("warning", f"the link to node {peer.name} is down: {reason}")
         self.broker.forwarding.link_down(peer.name)
@@ -255,22 +303,46 @@ class Cluster:
         self._everyone.check()
         self.broker.schedule()
         info = self.membership.running.get(peer.name)
-        if info is not None and not self._is_stopping:
-            self.spawn(self._probe(info), f"probing {peer.name}")
+        if info is not None:
+            self._look_after(info)
+
+    def _look_after(self, info: NodeInfo) -> None:
+        """Of a node that is not linked."""
+        run = (info.name, info.id, info.incarnation)
+        if run not in self._probed and not self._is_stopping:
+            self._probed.add(run)
+            self.spawn(self._probe(info), f"probing {info.name}")
 
     async def _probe(self, info: NodeInfo) -> None:
-        """A process that is gone refuses connections; then nobody has to wait for its lease to run out."""
+        """A process that is gone refuses connections; then nobody has to wait for its lease to run out. Once is not enough: the
+        kernel closes the sockets of a killed process one by one, the links perhaps before the listener, which takes connections
+        until then. So it goes on until the node is linked again, or is known to be down, or runs anew."""
+        failures = 0
         try:
-            async with asyncio.timeout(PROBE):
-                _, writer = await asyncio.open_connection(info.host, info.link_port)
-            writer.close()
-        except ConnectionRefusedError:
-            try:
-                await self.membership.declare_dead(info)
-            except CoordinationError:
-                return
-        except (OSError, TimeoutError):
-            return
+            while self._is_missing(info):
+                if await _refuses(info) and await self._declare_dead(info, is_again=failures > 0):
+                    return
+                failures += 1
+                await asyncio.sleep(retry_pause(failures, random.random()))  # noqa: S311 - spreads attempts, guards nothing
+        finally:
+            self._probed.discard((info.name, info.id, info.incarnation))
+
+    async def _declare_dead(self, info: NodeInfo, *, is_again: bool) -> bool:
+        self._silent.pop(info.name, None)
+        self._ended_runs[info.name] = info.incarnation
+        try:
+            await self.membership.declare_dead(info)
+        except CoordinationError as fault:
+            if not is_again:
+                self._report("warning", f"the store does not hear that node {info.name} is down: {fault}")
+            return False
+        return True
+
+    def _is_missing(self, info: NodeInfo) -> bool:
+        """Whether there is no link to that run of a node, and nobody knows that it is over."""
+        known = self.membership.running.get(info.name) or self._silent.get(info.name)
+        return info.name not in self.neighbours and info.name in self.membership.members and known is not None and \
+            (known.id, known.incarnation) == (info.id, info.incarnation)
 
     def link_frames(self, peer: Peer, frames: list[Frame]) -> None:
         self._tick()
@@ -348,6 +420,8 @@ class Cluster:
         elif kind == ALARMS:
             neighbour.alarms = json.loads(payload)
             self._tell_alarms()
+        elif kind in (ASKED, CLOCK_TOLD) and self.clocks.received(neighbour.peer, kind, payload):
+            self.on_time_moved()
 
     def _question(self, neighbour: Neighbour, kind: int, payload: bytes) -> None:
         if kind == ASK:
@@ -381,3 +455,15 @@ class Cluster:
         keepsake = self.membership.keepsake
         return {"node": keepsake.node, "cluster": keepsake.cluster, "coordination": spec_of(self.config, keepsake),
                 "members": sorted(self.membership.members), "running": sorted(self.membership.running)}
+
+
+async def _refuses(info: NodeInfo) -> bool:
+    try:
+        async with asyncio.timeout(PROBE):
+            _, writer = await asyncio.open_connection(info.host, info.link_port)
+    except ConnectionRefusedError:
+        return True
+    except (OSError, TimeoutError):
+        return False
+    writer.close()
+    return False

@@ -21,6 +21,7 @@ from mirrormq.node import deadlines
 from mirrormq.node.config_format import Listener, Problem, Setting, read_settings, split_key
 from mirrormq.node.config_values import Values
 
+ANY_QUEUE: Final = ".*"
 DEFAULT_FILE: Final = Path("/etc/mirrormq/mirrormq.conf")
 
 ENVIRONMENT: Final = {
@@ -200,11 +201,11 @@ class NodeConfig:
     mirrored_queues: tuple[str, ...] = ()
     mirror_nodes: tuple[str, ...] = ()
     mirroring_policy: Mapping[str, object] = field(default_factory=dict)
-    mirroring_policy_pattern: str = ".*"
+    mirroring_policy_pattern: str = ANY_QUEUE
     cluster_rebalance: str = "on_demand"
     cluster_rebalance_interval: float = 60.0
     cluster_rebalance_strategy: str = "queues"
-    sync_interval: float = 10.0
+    sync_interval: float = 0.0
     queue_master_locator: str = "client-local"
     default_queue_type: str = "classic"
     mirroring_sync_batch_size: int = 4096
@@ -297,6 +298,9 @@ def _settle(fields: dict[str, Any]) -> Iterator[str]:
     if fields.get("cluster_nodes") and not fields.get("coordination"):
         yield ("'cluster_formation.classic_config.nodes' has no effect here: "
                "nodes form a cluster by a 'coordination' that they share, or by 'mirrormqctl join_cluster'")
+    if fields.get("mirror_nodes") and "ha-mode" in fields.get("mirroring_policy", {}):
+        names = ", ".join(fields["mirror_nodes"])
+        yield f"the nodes of 'disc_copies' ({names}) have no effect here: 'mirroring_policy' says where mirrors are, and counts"
 
 
 def _from_options(options: Mapping[str, object]) -> list[Setting]:
@@ -359,8 +363,8 @@ def _set_cluster(fields: dict[str, Any]) -> None:
 
 def _default_base(env: Mapping[str, str]) -> Path:
     if env.get("XDG_DATA_HOME"):
-        return Path(env["XDG_DATA_HOME"]) / "mirrormq"
-    return Path(env["HOME"]) / ".local/share/mirrormq" if env.get("HOME") else Path("/var/lib/mirrormq")
+        return Path(env["XDG_DATA_HOME"]).absolute() / "mirrormq"
+    return Path(env["HOME"]).absolute() / ".local/share/mirrormq" if env.get("HOME") else Path("/var/lib/mirrormq")
 
 
 def contradictions(config: NodeConfig) -> Iterator[tuple[str, str]]:
@@ -375,6 +379,9 @@ def contradictions(config: NodeConfig) -> Iterator[tuple[str, str]]:
             yield f"{group}.verify", f"'verify_peer' needs '{prefix}.cacertfile'"
         if tls.fail_if_no_peer_cert and tls.verify != "verify_peer":
             yield f"{group}.fail_if_no_peer_cert", f"this needs '{prefix}.verify = verify_peer'"
+    if config.mirrored_queues and config.mirroring_policy_pattern != ANY_QUEUE:
+        yield ("mirroring_policy_pattern", "'disc_copies' names the queues to mirror, and so does 'mirroring_policy.pattern': "
+               "keep one of them; a pattern such as '^(orders|invoices)$' names queues too")
     if config.cluster_partition_handling == "pause_if_all_down" and not (config.pause_nodes and config.pause_recover):
         yield (
             "cluster_partition_handling",

@@ -105,8 +105,9 @@ def text(value: str) -> str:
 
 
 def path(value: str) -> Path:
+    """Absolute: the node hands paths to other processes, which may stand in another directory."""
     try:
-        return Path(text(value)).expanduser()
+        return Path(text(value)).expanduser().absolute()
     except RuntimeError:
         raise ValueError("a path: there is no such user") from None
 
@@ -205,6 +206,11 @@ def duration(value: str) -> float:
     if match is None or float(match[1]) <= 0:
         raise ValueError("a time such as 10, 10s, 500ms or 2m")
     return float(match[1]) * _SECONDS[match[2] or ""]
+
+
+def period(value: str) -> float:
+    """As `duration`, and `0` for none."""
+    return 0.0 if value == "0" else duration(value)
 
 
 def names(value: str) -> tuple[str, ...]:

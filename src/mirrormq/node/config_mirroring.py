@@ -47,3 +47,11 @@ _TRIGGER: Final = one_of("on_demand", "timer", "appoint", "off", run="timer", no
 def rebalance_trigger(value: str) -> str:
     """When leaders are spread anew: `run` is the tutorials' word for "by itself, from time to time"."""
     return _TRIGGER(value.replace("-", "_"))
+
+
+_STRATEGY: Final = one_of("queues", "messages", "connections", "random", "round_robin")
+
+
+def rebalance_strategy(value: str) -> str:
+    """By what leaders are spread; `round-robin` is the same as `round_robin`."""
+    return _STRATEGY(value.replace("-", "_"))

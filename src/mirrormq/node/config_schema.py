@@ -30,13 +30,14 @@ from mirrormq.node.config_format import (
     node_name,
     one_of,
     path,
+    period,
     readable_file,
     readable_files,
     regular_expression,
     split_key,
     text,
 )
-from mirrormq.node.config_mirroring import mirroring_policy, rebalance_trigger
+from mirrormq.node.config_mirroring import mirroring_policy, rebalance_strategy, rebalance_trigger
 
 _LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency", "none")
 
@@ -258,12 +259,8 @@ KEYS: Final[tuple[Key, ...]] = (
     Key("mirroring_policy.pattern", text, "mirroring_policy_pattern"),
     Key("cluster_rebalance", rebalance_trigger, "cluster_rebalance"),
     Key("cluster_rebalance.interval", duration, "cluster_rebalance_interval"),
-    Key(
-        "cluster_rebalance.strategy",
-        one_of("queues", "messages", "connections", "random", "round_robin"),
-        "cluster_rebalance_strategy",
-    ),
-    Key("sync_interval", duration, "sync_interval"),
+    Key("cluster_rebalance.strategy", rebalance_strategy, "cluster_rebalance_strategy"),
+    Key("sync_interval", period, "sync_interval"),
     Key("default_queue_type", queue_type, "default_queue_type"),
     Key("queue_leader_locator", _LOCATOR, "queue_master_locator"),
     Key("queue_master_locator", _LOCATOR, "queue_master_locator"),

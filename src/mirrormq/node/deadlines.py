@@ -29,6 +29,9 @@ CLOSE_OK: Final = 30.0
 LAST_WORDS: Final = 5.0
 """What was written before a socket is closed has this long to leave it: a peer that does not read holds it no longer."""
 
+LINGER: Final = 30.0
+"""After the last word the peer has this long to close its side: RabbitMQ waits as long for it."""
+
 STOP_CLIENTS: Final = 3.0
 """In a graceful stop clients have this long to answer `connection.close`; who has not is cut off."""
 

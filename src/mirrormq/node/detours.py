@@ -9,6 +9,8 @@ Rules
  2. The first member in sync that is seen from here is asked. It has the leader hand over to it, as if an operator had said so;
     rings lose and double nothing by that.
  3. It is asked again after AGAIN: a policy that names the leader may take the lead back.
+ 4. After GIVE_UP seconds clients here are answered as if the other node were down, unless a member in sync is in sight: publishes
+    are refused, consumers cancelled, requests are 404. A new link ends that.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 LOOK: Final = 1.0
 AGAIN: Final = 10.0
+GIVE_UP: Final = 10.0       # as long as the lease of a node that is silent to everybody
 AT_ONCE: Final = 100        # queues in one question
 
 
@@ -41,8 +44,17 @@ class Detours:
             missed = self._cluster.parted()
             if missed:
                 await self._ask(missed)
+                self._give_up()
             else:
                 self._asked.clear()
+
+    def _give_up(self) -> None:
+        forwarding = self._runtime.broker.forwarding
+        for name in self._cluster.parted(GIVE_UP):
+            if not forwarding.is_gone(name):
+                self._runtime.report("warning", f"node {name} is up and cannot be reached from here: clients of this node "
+                                                "do not wait for its queues any longer")
+                forwarding.out_of_reach(name)
 
     async def _ask(self, missed: list[str]) -> None:
         embassies = self._runtime.broker.forwarding.embassies

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import IO, Final
 
 from mirrormq.cluster import keepsake, membership
-from mirrormq.node import undo_list
+from mirrormq.node import clock, undo_list
 
 LOCK: Final = "lock"
 STORE: Final = "cluster.sqlite"
 OURS: Final = ("log", membership.PULSE, undo_list.FILE, Path(undo_list.FILE).with_suffix(".new").name,
-               keepsake.FILE, Path(keepsake.FILE).with_suffix(".new").name)
+               keepsake.FILE, Path(keepsake.FILE).with_suffix(".new").name, clock.FILE, Path(clock.FILE).with_suffix(".new").name)
 
 
 class DirectoryTaken(Exception):
@@ -28,7 +28,7 @@ class DirectoryTaken(Exception):
 def take(directory: Path) -> IO[str]:
     """The lock of the directory, which is made where it is missing. It ends with the process, or when it is closed."""
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        _make(directory)
         lock = (directory / LOCK).open("w")
     except OSError as fault:
         raise DirectoryTaken(f"the data directory {directory} cannot be used ({fault.strerror}): choose another with "
@@ -40,6 +40,14 @@ def take(directory: Path) -> IO[str]:
         raise DirectoryTaken(f"another process uses {directory}: stop it, or give this node another directory "
                              "with --data-dir") from None
     return lock
+
+
+def _make(directory: Path) -> None:
+    """A name is on the disk when the directory that has it is. Before, a loss of power takes all confirmed messages along."""
+    missing = [each for each in (directory, *directory.parents) if not each.exists()]
+    directory.mkdir(parents=True, exist_ok=True)
+    for each in missing:
+        keepsake.sync_directory(each.parent)
 
 
 def empty(directory: Path) -> None:

@@ -26,8 +26,10 @@ from mirrormq.cluster.link import (
     LinkSession,
     Refused,
     Terms,
+    WrongSecret,
     deadlines,
 )
+from mirrormq.cluster.link.handshake import NOT_KNOWN
 from mirrormq.node.link_sockets import describe, tune
 
 WRITE_HIGH: Final = 1 << 20
@@ -128,6 +130,8 @@ class LinkConnection(asyncio.Protocol):
                 self._shake_hands(data)
             else:
                 self._work(self.session, data)
+        except WrongSecret as error:
+            self._turn_away(error)
         except LinkError as error:
             self.fail(error)
 
@@ -145,8 +149,7 @@ class LinkConnection(asyncio.Protocol):
         how = f"the connection broke: {describe(exc)}" if exc else "the other side closed the connection"
         if self.session is not None:
             return LinkError(how)
-        hint = "; check that both nodes have the same cookie" if exc is None else ""
-        return HandshakeFailed(f"{how} during the handshake{hint}")
+        return HandshakeFailed(f"{how} during the handshake")
 
     # The handshake
 
@@ -174,6 +177,15 @@ class LinkConnection(asyncio.Protocol):
             return
         self._write(shake.welcome(self.me()))
         self._open(peer)
+
+    def _turn_away(self, error: WrongSecret) -> None:
+        """Who dials must hear that it is the secret: a connection that just ends may have broken."""
+        if isinstance(self._shake, Acceptor):
+            self._write(NOT_KNOWN)
+            self._close_softly()
+            self._end(error)
+        else:
+            self.fail(error)
 
     def _open(self, peer: Introduction) -> None:
         self.peer = peer

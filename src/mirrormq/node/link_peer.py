@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from mirrormq.cluster.link import Frame, Introduction
-from mirrormq.node.link_connection import LinkConnection
+from mirrormq.node.link_connection import LinkConnection, now_ms
 
 
 class Peer:
@@ -32,6 +32,10 @@ class Peer:
     def waiting(self, lane: int) -> int:
         """How many bytes of the lane have not left; when they are many, stop what makes more until `link_drained`."""
         return self._session.waiting(lane) if self.is_up else 0
+
+    def is_quiet(self) -> bool:
+        """Nothing has come for half the time after which it counts as gone."""
+        return self.is_up and self._session.is_quiet(now_ms())
 
     def consumed(self, lane: int, nbytes: int) -> None:
         """So many bytes of received payloads are digested: the peer may send more."""

@@ -6,6 +6,7 @@ import errno
 import os
 import socket
 import ssl
+from contextlib import suppress
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -31,14 +32,19 @@ class SocketTransport(Transport):
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
+        self._patience: asyncio.TimerHandle | None = None       # with a peer that has been told everything
 
     def write(self, data: bytes) -> None:
-        if not self._transport.is_closing():        # uvloop refuses to write to a socket that its peer has closed
+        if self._is_open():
             self._transport.write(data)
 
     def write_all(self, pieces: list[bytes]) -> None:
-        if not self._transport.is_closing():
+        if self._is_open():
             self._transport.writelines(pieces)
+
+    def _is_open(self) -> bool:
+        """uvloop refuses to write to a socket that its peer has closed."""
+        return self._patience is None and not self._transport.is_closing()
 
     def close(self) -> None:
         """Close when everything has left; a peer that does not read is not waited for much longer."""
@@ -46,8 +52,33 @@ class SocketTransport(Transport):
         if self._transport.get_write_buffer_size():
             asyncio.get_running_loop().call_later(deadlines.LAST_WORDS, self._transport.abort)
 
+    def linger(self) -> None:
+        """The peer hears at once that nothing follows. A TLS transport that is closed does all this by itself."""
+        if not self._is_open():
+            return
+        self._transport.resume_reading()
+        if self._transport.can_write_eof():
+            self._patience = asyncio.get_running_loop().call_later(deadlines.LAST_WORDS, self._look_again)
+            with suppress(OSError):         # the peer is gone, which `connection_lost` will tell
+                self._transport.write_eof()
+        else:
+            self.close()
+
+    def _look_again(self) -> None:
+        """Who has read everything has some more time to close its side."""
+        if self._transport.get_write_buffer_size():
+            self._transport.abort()
+        else:
+            rest = deadlines.LINGER - deadlines.LAST_WORDS
+            self._patience = asyncio.get_running_loop().call_later(rest, self._transport.abort)
+
+    def lost(self) -> None:
+        """A timer left behind would keep the connection in memory until it is due."""
+        if self._patience is not None:
+            self._patience.cancel()
+
     def pause_reading(self) -> None:
-        if not self._transport.is_closing():
+        if self._is_open():
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
@@ -62,6 +93,7 @@ class ClientProtocol(asyncio.Protocol):
         self._awaits_tls = awaits_tls           # somebody else reads the PROXY header, and TLS comes behind it
         self._early = b""
         self._transport: asyncio.Transport | None = None
+        self._out: SocketTransport | None = None
         self._connection: Connection | None = None
         self._deadline: asyncio.TimerHandle | None = None
 
@@ -90,7 +122,8 @@ class ClientProtocol(asyncio.Protocol):
     def _begin(self, proxied: ProxyHeader | None) -> None:
         assert self._transport is not None
         peer = describe_peer(self._transport, proxied, self._runtime.login_from)
-        self._connection = Connection(self._runtime.broker, SocketTransport(self._transport), peer)
+        self._out = SocketTransport(self._transport)
+        self._connection = Connection(self._runtime.broker, self._out, peer)
 
     def data_received(self, data: bytes) -> None:
         runtime = self._runtime
@@ -158,6 +191,8 @@ class ClientProtocol(asyncio.Protocol):
         if self._deadline is not None:
             self._deadline.cancel()
         self._runtime.dismiss(self)
+        if self._out is not None:
+            self._out.lost()
         if self._connection is not None:
             self._runtime.forget_closing(self._connection)
             self._runtime.tick()

@@ -25,11 +25,12 @@ LOWEST: Final = -1000
 
 def definition(config: NodeConfig) -> dict[str, object]:
     """What the configuration wants of mirrors; empty if nothing."""
-    if config.mirroring_policy:
-        return dict(config.mirroring_policy)
+    placed: dict[str, object] = {}
     if config.mirror_nodes:
-        return {"ha-mode": "nodes", "ha-params": list(config.mirror_nodes)}
-    return {"ha-mode": "all"} if config.mirrored_queues else {}
+        placed = {"ha-mode": "nodes", "ha-params": list(config.mirror_nodes)}
+    elif config.mirrored_queues:
+        placed = {"ha-mode": "all"}
+    return dict(config.mirroring_policy) if "ha-mode" in config.mirroring_policy else placed | dict(config.mirroring_policy)
 
 
 def pattern(config: NodeConfig) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from mirrormq.broker.forward.away import AwayQueue
@@ -25,14 +26,15 @@ from mirrormq.log.fold import RecoveredQueue
 from mirrormq.log.syncer import Worker
 from mirrormq.mirror.convert import view_from, view_record
 from mirrormq.mirror.holding import Holding
-from mirrormq.mirror.machine.effects import BecameLeader, InstallPiece
+from mirrormq.mirror.machine.effects import BecameLeader, Compared, InstallPiece
 from mirrormq.mirror.machine.inputs import HandOver, ProposalFailed
 from mirrormq.mirror.machine.records import View
-from mirrormq.mirror.machine.state import LEADER, OUTSIDE
+from mirrormq.mirror.machine.state import LEADER
 from mirrormq.mirror.rings import RingHost, Rings
 from mirrormq.node.audit import Audit, note_epoch
 from mirrormq.node.cluster import MACHINE
 from mirrormq.node.detours import Detours
+from mirrormq.node.mirror_news import MirrorNews
 from mirrormq.node.wishing import Wishing
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 
 ROUND: Final = 500              # views in one round trip
 HAND_OVER: Final = 3.0          # seconds that a stop waits for others to take over
+LISTEN: Final = 0.2             # seconds between two looks at who is quiet
 LOOK: Final = 0.5               # seconds between two looks at the store's reachability
 
 
@@ -54,6 +57,8 @@ class Mirroring(RingHost):
         self._turned: dict[int, Queue] = {}                            # queues of this node that are becoming mirrored ones
         self._proposals: list[tuple[AwayQueue | Queue, Record, int, int]] = []
         self._has_proposals = asyncio.Event()
+        self._doubted: dict[Holding, None] = {}                        # of which it is not certain that this node leads them
+        self._has_doubts = asyncio.Event()
         self._is_open = False
         self._is_reachable = True
         self._released = asyncio.Event()
@@ -62,6 +67,7 @@ class Mirroring(RingHost):
         self._worker: Worker | None = None
         self._installing: dict[int, asyncio.Lock] = {}
         self.audit = Audit(runtime)
+        self.news = MirrorNews(runtime)
         self.wishing = Wishing(runtime, self.rings, self._begin)
 
     # --- starting and stopping --------------------------------------------------------------------------------------
@@ -69,17 +75,29 @@ class Mirroring(RingHost):
     def start(self, found: dict[int, RecoveredQueue]) -> None:
         """The log is open: take up every queue that this node holds."""
         self._is_open = True
-        self._worker = Worker(self._loop, self._runtime.log.store.lock_fd)
+        self._worker = self._runtime.surroundings.worker(self._loop, self._runtime.log.store.lock_fd)
         views, self._views = self._views, {}
         for log_id, (front, record, revision) in views.items():
             view = view_from(record)
-            if view.holds(self.rings.me):
+            if not view.holds(self.rings.me):
+                self._leave(front, view, revision, found.get(log_id))
+            else:
                 recovered = found.get(log_id)
-                is_lost = recovered is None and revision <= self._cluster.membership.entered_at and self._runtime.log.is_short
+                is_old = revision <= self._cluster.membership.entered_at or view.epoch > 1     # a new queue has no log yet
+                is_lost = recovered is None and is_old and self._runtime.log.is_short
                 if is_lost:
                     self._runtime.log.condemn(log_id, "nothing was found of it, and files are missing")
                 self.rings.hold(front, view, revision, is_fresh=False, is_damaged=self._is_damaged(front, view),
                                 saved=None if recovered is None else recovered.since)
+
+    def _leave(self, front: AwayQueue, view: View, revision: int, found: RecoveredQueue | None) -> None:
+        """The cluster has gone on without this node. What its log still holds goes as soon as the leader has said what it has in
+        common with its own; were it left here, it would be in the way of a new copy."""
+        kept = self._runtime.log.store.queue(front.log_id)
+        if kept is not None and kept.damage:
+            self.rings.forget(front.log_id)
+        elif kept is not None:
+            self.rings.hold(front, view, revision, is_fresh=False, saved=None if found is None else found.since)
 
     def _is_damaged(self, front: AwayQueue, view: View) -> bool:
         """The log of a mirrored queue was found, or called, damaged."""
@@ -93,6 +111,8 @@ class Mirroring(RingHost):
 
     def run(self) -> None:
         self._cluster.spawn(self._propose(), "proposing views", is_vital=True)
+        self._cluster.spawn(self._confirm(), "asking who leads", is_vital=True)
+        self._cluster.spawn(self._listen(), "listening whether members are quiet", is_vital=True)
         self._cluster.spawn(self._watch_store(), "minding the store")
         self._cluster.spawn(self.audit.write(), "writing down who leads")
         self._cluster.spawn(Detours(self._runtime).run(), "looking for ways round")
@@ -146,17 +166,23 @@ class Mirroring(RingHost):
         view = view_from(record)
         holding = self.rings.by_id.get(front.log_id)
         if holding is not None:
-            note_epoch(holding, view.epoch)
+            self._note_view(holding, view)
             self.rings.view_seen(holding, view, revision)
+        elif front.log_id in self.rings.unwell:
+            self.rings.take_up(front.log_id, view, revision)
         elif view.holds(self.rings.me):
             queue = self._turned.pop(front.log_id, None)
             saved = None if queue is None else queue.snapshot(final=False)
-            self.rings.hold(front, view, revision, is_fresh=True, saved=saved, queue=queue)
+            if view.epoch == 1 and view.ring[0] == self.rings.me:
+                self.news.born(front, view)
+            is_fresh = queue is not None or self._runtime.log.store.queue(front.log_id) is None
+            self.rings.hold(front, view, revision, is_fresh=is_fresh, saved=saved, queue=queue)
         self.wishing.look_at(front.log_id)
 
     def queue_gone(self, log_id: int) -> None:
         self._views.pop(log_id, None)
         self._turned.pop(log_id, None)
+        self.news.gone(log_id)
         holding = self.rings.by_id.get(log_id)
         if holding is not None and holding.state.role == LEADER and holding.state.epoch > 1:
             self.audit.forget(log_id)
@@ -198,7 +224,12 @@ class Mirroring(RingHost):
         self._proposals.append((holding.front, view_record(view), holding.revision, view.epoch))
         self._has_proposals.set()
 
+    def confirm(self, holding: Holding) -> None:
+        self._doubted[holding] = None
+        self._has_doubts.set()
+
     def install(self, holding: Holding, piece: InstallPiece) -> None:
+        self.news.copies(holding.front, holding.state.view, piece.base)
         self._cluster.spawn(self._install(holding, piece), "installing a piece of a full sync")
 
     async def _install(self, holding: Holding, piece: InstallPiece) -> None:
@@ -217,12 +248,12 @@ class Mirroring(RingHost):
             self._broker.schedule()
 
     def release(self, holding: Holding) -> None:
-        if holding.state.role == OUTSIDE:
+        if holding.state.has_parted:
             self._loop.call_soon(self._forget_if_outside, holding)
         self._released.set()
 
     def _forget_if_outside(self, holding: Holding) -> None:
-        if self.rings.by_id.get(holding.log_id) is holding and holding.state.role == OUTSIDE:
+        if self.rings.by_id.get(holding.log_id) is holding and holding.state.has_parted:
             self.rings.forget(holding.log_id)
             self._broker.schedule()
 
@@ -250,6 +281,20 @@ class Mirroring(RingHost):
         front = holding.front
         self.report("warning", f"queue '{front.name}' in vhost '{front.vhost}': {why}; they are in quarantine")
 
+    def orphaned(self, holding: Holding, epoch: int, count: int) -> None:
+        front = holding.front
+        self.audit.orphaned(holding.log_id, epoch, count)
+        self.report("warning", f"queue '{front.name}' in vhost '{front.vhost}': {count} messages are in quarantine: this node "
+                               f"had them, and the node that took over in epoch {epoch} was not in sync and did not")
+
+    def compared(self, holding: Holding, effect: Compared) -> None:
+        front = holding.front
+        self.audit.compared(holding, effect)
+        if not effect.are_equal:
+            self.report("error", f"queue '{front.name}' in vhost '{front.vhost}': the copy on {effect.node} has {effect.theirs} "
+                                 f"messages at index {effect.index} and differs from the leader's, which has {effect.mine}; "
+                                 "it is taken anew")
+
     def report(self, level: str, text: str) -> None:
         self._runtime.report(level, text)
 
@@ -276,12 +321,42 @@ class Mirroring(RingHost):
                     self._lost(proposal[0], outcome.found)
             self._broker.schedule()
 
+    async def _confirm(self) -> None:
+        while True:
+            await self._has_doubts.wait()
+            batch = [(holding, holding.doubts, holding.state.epoch) for holding in islice(self._doubted, ROUND)]
+            for holding, _, _ in batch:
+                del self._doubted[holding]
+            if not self._doubted:
+                self._has_doubts.clear()
+            transactions = [Transaction([Unchanged(_place(holding.front), holding.revision)], []) for holding, _, _ in batch]
+            try:
+                outcomes = await self._cluster.store.transact_many(transactions)
+            except CoordinationError as fault:
+                outcomes = [fault] * len(batch)
+            self._runtime.tick()
+            for (holding, doubts, epoch), outcome in zip(batch, outcomes, strict=True):
+                if isinstance(outcome, CoordinationError):
+                    continue                    # asked again by and by, see Rings.tidy
+                if outcome.succeeded or _epoch_in(outcome.found, holding.front) == epoch:
+                    self.rings.still_leads(holding, doubts)
+                else:
+                    self._lost(holding.front, outcome.found)
+            self._broker.schedule()
+
     def _seen(self, log_id: int, record: Record, revision: int) -> None:
         """The machine need not wait until the store's watch tells it."""
         holding = self.rings.by_id.get(log_id)
         if holding is not None and record["epoch"] > holding.state.epoch:
-            note_epoch(holding, record["epoch"])
-            self.rings.view_seen(holding, view_from(record), revision)
+            view = view_from(record)
+            self._note_view(holding, view)
+            self.rings.view_seen(holding, view, revision)
+
+    def _note_view(self, holding: Holding, view: View) -> None:
+        """Before the machine is told."""
+        if view.epoch > holding.state.epoch:
+            note_epoch(holding, view.epoch)
+            self.news.view_changes(holding.front, holding.state.view, view)
 
     def _lost(self, queue: Queue, found: dict[str, Item]) -> None:
         item = found.get(_place(queue))
@@ -311,10 +386,25 @@ class Mirroring(RingHost):
         else:
             self._loop.call_later(LOOK, self.wishing.look_again)
 
+    async def _listen(self) -> None:
+        while True:
+            await asyncio.sleep(LISTEN)
+            quiet = frozenset(name for name, neighbour in self._cluster.neighbours.items() if neighbour.peer.is_quiet())
+            if quiet != self.rings.quiet:
+                self._runtime.tick()
+                self.rings.listened(quiet)
+
     async def _watch_store(self) -> None:
         while True:
             await asyncio.sleep(LOOK)
             self._look_round()
+
+
+def _epoch_in(found: dict[str, Item], queue: Queue) -> int:
+    """Of the view in the queue's record, which was written again for another reason; 0 where there is none."""
+    item = found.get(_place(queue))
+    record = {} if item is None else json.loads(item.value)
+    return int(record["view"]["epoch"]) if record.get("id") == queue.log_id and "view" in record else 0
 
 
 def _place(queue: Queue) -> str:

@@ -11,6 +11,7 @@ from typing import Final, Protocol
 from mirrormq.broker.broker import Broker
 from mirrormq.broker.queue import Queue
 from mirrormq.broker.recovery import restore_queue
+from mirrormq.cluster.keepsake import sync_directory
 from mirrormq.log import lives
 from mirrormq.log.committer import Committer
 from mirrormq.log.directory import is_blank
@@ -25,8 +26,10 @@ from mirrormq.log.syncer import Worker
 from mirrormq.log.trail import Trail
 from mirrormq.mirror.holding import Holding
 from mirrormq.mirror.rings import RingLog, Rings
+from mirrormq.node.surroundings import Surroundings
 
 log = logging.getLogger("mirrormq")
+BEGINNING: Final = "BEGINNING"      # the file that says that this log began with nothing, and was not relied on yet
 BEHIND: Final = 32 << 20            # bytes gathered and not yet on disk beyond which publishers wait
 CAUGHT_UP: Final = 8 << 20
 TRIM_AFTER: Final = 4 << 20         # bytes of messages that went since a queue's segments were last looked at
@@ -38,9 +41,12 @@ class OnBusy(Protocol):
 
 class NodeLog(RingLog):
     def __init__(self, directory: Path, on_durable: Callable[[int], None], on_fault: Callable[[str | None], None],
-                 on_busy: OnBusy) -> None:
+                 on_busy: OnBusy, surroundings: Surroundings | None = None) -> None:
         super().__init__()
-        self.store = Store(directory)
+        self._surroundings = surroundings or Surroundings()
+        self.store = Store(directory, wal_bytes=self._surroundings.wal_bytes, segment_bytes=self._surroundings.segment_bytes,
+                           disk=self._surroundings.disk())
+        self._beginning = directory / BEGINNING
         self.has_news = False
         self._wants_sync = False
         self._is_busy = False
@@ -68,12 +74,15 @@ class NodeLog(RingLog):
         of mirrored queues."""
         broker = self._broker
         assert broker is not None
-        is_new = is_blank(self.store.directory)
+        if is_blank(self.store.directory):
+            self._mark_beginning()
         recovery = self.store.open()
-        self.is_short = is_new or len(recovery.missing) > 0
+        self.is_short = self._beginning.exists() or len(recovery.missing) > 0
         self.position = self.store.position
-        self._committer = Committer(self.store, loop, self._durable, partial(self._refused, "committing"))
-        self._keeper = Keeper(self.store, self._committer, loop, self._snapshot, partial(self._refused, "tidying up"))
+        self._committer = Committer(self.store, loop, self._durable, partial(self._refused, "committing"),
+                                    syncer=self._surroundings.syncer(loop))
+        self._keeper = Keeper(self.store, self._committer, loop, self._snapshot, partial(self._refused, "tidying up"),
+                              worker=self._surroundings.worker(loop, self.store.lock_fd))
         self._keeping = loop.create_task(self._keeper.run(), name="keeping the log small")
         self._keeping.add_done_callback(_complain)
         notes = list(recovery.notes)
@@ -100,6 +109,22 @@ class NodeLog(RingLog):
                     notes.append(f"queue '{queue.name}' in vhost '{queue.vhost}' is not served: {queue.damage}")
         return notes, mirrored
 
+    def _mark_beginning(self) -> None:
+        """Until the disk has which queues have lost their logs. After a crash before that the log would be there, whole and
+        without them: they would pass for empty ones, and this node for a member in sync."""
+        self._beginning.parent.mkdir(parents=True, exist_ok=True)
+        self._beginning.touch()
+        sync_directory(self._beginning.parent)
+        sync_directory(self._beginning.parent.parent)
+
+    async def begin(self) -> None:
+        """The queues whose logs were lost are condemned: when that is on the disk, the log can be relied on."""
+        assert self._committer is not None
+        await self._committer.drain()
+        if self._beginning.exists():
+            self._beginning.unlink()
+            sync_directory(self._beginning.parent)
+
     # --- the broker's side ----------------------------------------------------------------------------------------
 
     def append(self, log_id: int, first_index: int, count: int, chunk: bytes, *, sync: bool) -> None:
@@ -108,6 +133,10 @@ class NodeLog(RingLog):
         self.has_news = True
         if sync:
             self._wants_sync = True
+
+    def sync(self) -> None:
+        self.has_news = True
+        self._wants_sync = True
 
     def read(self, log_id: int, index: int, max_bytes: int) -> list[Entry]:
         return self.store.read(log_id, index, max_bytes)
@@ -231,7 +260,7 @@ class NodeLog(RingLog):
         for queue in list(broker.queues_by_log.values()):
             if queue.keeps and not queue.damage and queue.next_index > 1 and queue.ring is None:
                 self.store.put_snapshot(queue.snapshot(final=True))
-        await self._committer.drain()
+        await self.begin()
         if self._keeping is not None:
             self._keeping.cancel()
             await asyncio.gather(self._keeping, return_exceptions=True)

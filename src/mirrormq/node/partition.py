@@ -6,7 +6,8 @@ Rules
  2. A node that reaches neither the store nor most members is in a minority. In `pause_minority` it closes its clients and lets
     none in, so that they find the others; in `pause_if_all_down` it does so when none of the listed nodes is in sight.
  3. In `ignore` and `autoheal` it goes on serving its own queues, and takes publishes to mirrored ones into branches.
- 4. A paused node resumes by itself.
+ 4. A paused node resumes by itself, when its lease is renewed: before, the others may count it as gone, and drop what its clients
+    declare.
 """
 
 from __future__ import annotations
@@ -54,13 +55,16 @@ class Partition:
     async def watch(self) -> None:
         while True:
             await asyncio.sleep(LOOK)
-            reason = self._look()
-            if reason and not self.reason:
-                await self._pause(reason)
-            elif self.reason and not reason:
-                await self._resume()
+            await self.look()
 
-    def _look(self) -> str:
+    async def look(self) -> None:
+        reason = self._find_reason()
+        if reason and not self.reason:
+            await self._pause(reason)
+        elif self.reason and not reason and self._runtime.cluster.membership.is_certain:
+            await self._resume()
+
+    def _find_reason(self) -> str:
         runtime = self._runtime
         cluster, config = runtime.cluster, runtime.config
         reachability = cluster.store.reachability

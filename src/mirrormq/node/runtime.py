@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -17,9 +16,11 @@ from mirrormq.broker import agreement, rules
 from mirrormq.broker.broker import Broker
 from mirrormq.broker.connection import RUNNING, Connection
 from mirrormq.broker.journal import Proposal
+from mirrormq.mirror.deadlines import STOOD_STILL
 from mirrormq.node import deadlines, mirror_keys
 from mirrormq.node.beginning import configure, create_defaults, is_blank, offer_events
 from mirrormq.node.branches import Branches
+from mirrormq.node.clock import FILE, Clock
 from mirrormq.node.cluster import Cluster
 from mirrormq.node.config import NodeConfig
 from mirrormq.node.config_format import Listener
@@ -36,6 +37,7 @@ from mirrormq.node.pressure import Pressure
 from mirrormq.node.proxied_tls import HeaderProtocol
 from mirrormq.node.quarantine_room import QuarantineRoom
 from mirrormq.node.ring_orders import RingOrders
+from mirrormq.node.surroundings import Surroundings
 from mirrormq.node.tls import TlsError, server_context
 from mirrormq.node.undo import Undo
 
@@ -49,16 +51,18 @@ class StartError(Exception):
 
 
 class Runtime:
-    def __init__(self, config: NodeConfig) -> None:
+    def __init__(self, config: NodeConfig, surroundings: Surroundings | None = None) -> None:
         self.config = config
+        self.surroundings = surroundings or Surroundings()
         self.is_scheduled = False
         self.is_stopping = False
         self.is_drained = False
         self.partition = Partition(self)
-        self.started_at = time.time()
+        self.clock = Clock(config.data_dir / FILE, self.report, self.surroundings.wall, self.surroundings.steady)
         self.handshake_timeout = None if config.handshake_timeout_ms is None else config.handshake_timeout_ms / 1000
         self.login_from = (config.ssl_cert_login_from, config.ssl_cert_login_san_type, config.ssl_cert_login_san_index)
         self._loop = asyncio.get_running_loop()
+        self.started_at = self._loop.time()
         self._clients: set[ClientProtocol] = set()
         self._resting: list[ClientProtocol] = []
         self._closings: dict[Connection, asyncio.TimerHandle] = {}
@@ -70,16 +74,20 @@ class Runtime:
         self._beat: asyncio.TimerHandle | None = None
         self._looked_for_overdue = 0
         self._trimmed_at = 0
+        self._looked_at = self._loop.time()
         self._is_busy = False
+        self._minds_partitions = False
+        self._saving_clock = asyncio.Lock()
         self._alarms_elsewhere: dict[str, dict[str, str]] = {}
         self._told_alarms: set[str] = set()
-        self.log = NodeLog(config.data_dir / "log", self._durable, self._log_fault, self._disk_is_behind)
-        self.broker = Broker(NodeHost(self), self.log, config.node_name, int(time.time() * 1000))
+        self.log = NodeLog(config.data_dir / "log", self._durable, self._log_fault, self._disk_is_behind, self.surroundings)
+        self.broker = Broker(NodeHost(self), self.log, config.node_name, int(self.clock.now()))
         self._heartbeats = Heartbeats(self.broker, self.report)
+        self._heartbeats.beat(self._loop.time(), 0.0)
         self.log.attach(self.broker)
         self.logs: LogSource = LocalLogs(self.log)
         self.lake_mirrors = LakeMirrors(self.broker, self.log.store, self.logs)
-        self.cluster = Cluster(config, self.broker, self.tick, self.report)
+        self.cluster = Cluster(config, self.broker, self.clock, self.tick, self.report, self.surroundings)
         self.mirroring = Mirroring(self)
         self.orders = RingOrders(self)
         self.quarantine = QuarantineRoom(self)
@@ -87,6 +95,7 @@ class Runtime:
         self.branches = Branches(self)
         self.log.adopt = self.branches.adopt
         self.cluster.rings = self.mirroring
+        self.cluster.on_time_moved = self._time_moved
         self.log.serve(self.mirroring.rings)
         self.placing = Placing(self.broker, self.cluster, config.queue_master_locator)
         self.alarms = Pressure(config, self._alarms_changed, self.report)
@@ -104,29 +113,42 @@ class Runtime:
         for note in notes:
             self.report("warning", note)
         self.mirroring.start(mirrored)
+        self.cluster.spawn(self.log.begin(), "beginning the log")
         self.lake_mirrors.hold()
-        if self.cluster.membership.is_first:
-            self.broker.records.end_transient(self.cluster.membership.entered_at)
-        if is_blank(self.broker) and self.config.load_definitions is None:
-            create_defaults(self.broker, self.config)
-        if rules.CLUSTER_NAME not in self.broker.global_parameters:
-            rules.name_cluster(self.broker, self.broker.cluster_name)
         self.cluster.on_alarms = self._others_alarms
         self.cluster.replica.on_settled = self.settled
         self.cluster.on_members = self.mirroring.wishing.look_again
         await self.cluster.run(self._about())
         self.mirroring.run()
-        self.cluster.spawn(self.partition.watch(), "minding partitions", is_vital=True)
         self.cluster.spawn(self.branches.watch(), "minding branches", is_vital=True)
         if self.config.cluster_rebalance == "timer":
             self.cluster.spawn(mirror_keys.rebalance_by_timer(self), "spreading leads")
         self.schedule()
-        await self.agreed(0)
+        needs_defaults = is_blank(self.broker) and self.config.load_definitions is None
+        await self.cluster.until_heard(partial(self._agree_on_beginning, needs_defaults=needs_defaults))
+        self.broker.records.leftovers.clear()
         self.broker.agreed_events.remember()
-        if offer_events(self.broker, self.config):
-            await self.agreed(0)
+        await self.offer_events()
         self.alarms.start(self._loop)
         self._beat_later()
+
+    async def _agree_on_beginning(self, *, needs_defaults: bool) -> None:
+        """What must be there, and gone, before clients come. What an earlier try has brought about is not proposed again."""
+        if self.cluster.membership.is_first:
+            self.broker.records.end_transient(self.cluster.membership.entered_at)
+        if needs_defaults:
+            create_defaults(self.broker, self.config)
+        if rules.CLUSTER_NAME not in self.broker.global_parameters:
+            rules.name_cluster(self.broker, self.broker.cluster_name)
+        await self.agreed(0)
+
+    async def offer_events(self) -> None:
+        """As soon as there is a virtual host for them."""
+        await self.cluster.until_heard(self._agree_on_events)
+
+    async def _agree_on_events(self) -> None:
+        if offer_events(self.broker, self.config):
+            await self.agreed(0)
 
     def _about(self) -> dict[str, object]:
         listeners = self.config.tcp_listeners
@@ -146,6 +168,9 @@ class Runtime:
         except BaseException:
             self.close_listeners()
             raise
+        if not self._minds_partitions:      # before, a pause that ends would let clients in on a node that has not started
+            self._minds_partitions = True
+            self.cluster.spawn(self.partition.watch(), "minding partitions", is_vital=True)
 
     async def listen_again(self) -> str:
         """After a pause. What is in the way of it, or nothing."""
@@ -207,6 +232,8 @@ class Runtime:
         self.close_listeners()
         for client in list(self._clients):
             client.abort()
+        self.cluster.clocks.beat()      # the wall clock may have been set right before
+        await self._save_clock()
         for timer in (self._beat, self._timer, *self._closings.values()):
             if timer is not None:
                 timer.cancel()
@@ -228,7 +255,15 @@ class Runtime:
     # --- the turn ---------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        self.broker.now = int(time.time() * 1000)
+        self.broker.now = int(self.clock.now())
+        self._look_at_clock()
+
+    def _look_at_clock(self) -> None:
+        """Before anything is handled that came while the process stood still, and before anything is delivered."""
+        now = self._loop.time()
+        if now > self._looked_at + STOOD_STILL:
+            self.mirroring.rings.stood_still()
+        self._looked_at = now
 
     def schedule(self) -> None:
         if not self.is_scheduled:
@@ -237,6 +272,7 @@ class Runtime:
 
     def _turn(self) -> None:
         self.is_scheduled = False
+        self._look_at_clock()
         broker = self.broker
         more = broker.turn()
         if self._resting:
@@ -277,7 +313,7 @@ class Runtime:
                 return
             self._timer.cancel()
         self._timer_at = when
-        self._timer = self._loop.call_later(max(0.0, when / 1000 - time.time()) + 0.001, self._fire)
+        self._timer = self._loop.call_later(max(0.0, (when - self.clock.now()) / 1000) + 0.001, self._fire)
 
     def _set_timer_anew(self) -> None:
         if self._timer is not None:
@@ -302,7 +338,7 @@ class Runtime:
     def _give_up(self, connection: Connection) -> None:
         self._closings.pop(connection, None)
         self.tick()
-        connection.end("the client did not answer our close")
+        connection.end("the client did not answer our close", lingers=False)
         self.schedule()
 
     # --- heartbeats -------------------------------------------------------------------------------------------
@@ -318,6 +354,7 @@ class Runtime:
         late = 0.0 if self._beat is None else (self._loop.time() - self._beat.when()) * 1000
         if self._heartbeats.beat(self._loop.time(), late):
             self._set_timer_anew()
+        self._look_at_the_clock()
         if abs(now - self._looked_for_overdue) > self.config.channel_tick_interval_ms:
             self._looked_for_overdue = now
             timeout = self.config.consumer_timeout_ms
@@ -334,6 +371,25 @@ class Runtime:
         if self.broker.dirty or self.broker.active or self.log.has_news:
             self.schedule()
         self._beat_later()
+
+    def _look_at_the_clock(self) -> None:
+        self.broker.wall_ahead = int(self.cluster.clocks.beat())
+        if self.clock.is_to_save() and not self._saving_clock.locked():
+            self.cluster.spawn(self._save_clock(), "writing down the time")
+
+    async def _save_clock(self) -> None:
+        async with self._saving_clock:
+            try:
+                if self.clock.is_to_save():
+                    await asyncio.to_thread(self.clock.save)
+            except OSError as fault:        # tried again at the next beat
+                log.debug("the distance to the wall clock could not be written down: %s", fault)
+
+    def _time_moved(self) -> None:
+        """Of the whole node, to that of the others: what waits here goes on waiting as long as it had to."""
+        self.tick()
+        if self._heartbeats.beat(self._loop.time(), 0.0):
+            self._set_timer_anew()
 
     # --- clients, alarms, words ---------------------------------------------------------------------------------
 

@@ -204,7 +204,7 @@ class Undo:
     # --- asking ---------------------------------------------------------------------------------------------------------------
 
     def items_here(self, vhost: str) -> list[Json]:
-        return [item.shown() for item in self._items.values() if item.vhost == vhost]
+        return [item.shown(int(self._broker.wall_ahead)) for item in self._items.values() if item.vhost == vhost]
 
     async def items(self, vhost: str) -> list[Json]:
         """Of all nodes that can be asked, oldest first."""

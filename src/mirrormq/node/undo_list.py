@@ -38,9 +38,11 @@ class Item:
     record: Json = field(default_factory=dict)
     bindings: list[tuple[str, str, Json]] = field(default_factory=list)
 
-    def shown(self) -> Json:
-        names = ("id", "what", "vhost", "name", "time_ms", "until_ms", "messages", "bytes")
-        return {name: getattr(self, name) for name in names}
+    def shown(self, wall_ahead: int) -> Json:
+        """Its times are the node's; the wall clock is so far ahead of them."""
+        names = ("id", "what", "vhost", "name", "messages", "bytes")
+        return {"time_ms": self.time_ms + wall_ahead, "until_ms": self.until_ms + wall_ahead} \
+            | {name: getattr(self, name) for name in names}
 
 
 def load(directory: Path) -> list[Item]:

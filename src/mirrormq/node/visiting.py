@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from mirrormq.cluster.keepsake import Keepsake
-from mirrormq.cluster.link import HandshakeFailed, Identity, LinkError
+from mirrormq.cluster.link import Identity, LinkError, WrongSecret
 from mirrormq.node.config import NodeConfig
 from mirrormq.node.link_sockets import Address
 from mirrormq.node.links import Frame, Links, Peer
@@ -42,7 +42,7 @@ async def ask_which_cluster(config: NodeConfig, keepsake: Keepsake, name: str, a
     links = Links(Identity(keepsake.node, keepsake.id, keepsake.starts), shared_secret(config.secret_file), _Visitor())
     try:
         return await links.call(address, {"what": "cluster"}, PATIENCE, name=name)
-    except HandshakeFailed as fault:
+    except WrongSecret as fault:
         raise CookieDiffers(f"node {name} at {address[0]}:{address[1]} did not accept this node ({fault}): the cookies of the "
                             "two nodes must be the same") from None
     except LinkError as fault:

@@ -97,9 +97,10 @@ class Wishing:
         if not view.ring:
             return None
         now = Standing(view.ring[0], view.ring[1:] + view.learners, view.ring[1:])
-        rate = self._runtime.config.mirroring_sync_max_throughput
-        return desired(holding.front.effective_policy, now, self._nodes(view.ring[0]), _pick, rate=rate,
-                       revision=self._runtime.cluster.replica.revision)
+        config = self._runtime.config
+        return desired(holding.front.effective_policy, now, self._nodes(view.ring[0]), _pick,
+                       rate=config.mirroring_sync_max_throughput, revision=self._runtime.cluster.replica.revision,
+                       gather=config.sync_interval)
 
     def _nodes(self, leader: str) -> Nodes:
         membership = self._runtime.cluster.membership

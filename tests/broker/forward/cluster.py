@@ -13,9 +13,12 @@ from mirrormq.broker import agreement, rules
 from mirrormq.broker.auth import Permission, User
 from mirrormq.broker.broker import Broker
 from mirrormq.broker.connection import Connection
+from mirrormq.broker.forward.away import AwayQueue
+from mirrormq.broker.forward.moving import put_before
 from mirrormq.broker.forward.port import PeerPort
 from mirrormq.broker.passwords import hash_password
 from mirrormq.broker.peer import Peer
+from mirrormq.broker.ports import RingPort
 from mirrormq.broker.queue import Queue
 from mirrormq.wire.constants import PROTOCOL_HEADER
 from mirrormq.wire.frames import content_frames, frame
@@ -72,14 +75,35 @@ class Port(PeerPort):
         return self.clogged
 
 
+class Ring(RingPort):
+    """The others have all that is appended as soon as the leader's disk has it."""
+
+    def __init__(self, log: MemoryLog, queue: Queue) -> None:
+        self.log = log
+        self.queue = queue
+        self.end = queue.builder.next_index - 1
+
+    def append(self, first_index: int, count: int, chunk: bytes, *, waits: bool) -> None:
+        self.log.append(self.queue.log_id, first_index, count, chunk, sync=True)
+        self.end = first_index + count - 1
+
+    def found_damage(self, why: str) -> None:
+        raise AssertionError(why)
+
+    def close(self) -> None:
+        if self.queue.ring_durable < self.end:
+            self.queue.reach(self.end, self.end, is_enough=True)
+
+
 class Node:
-    def __init__(self, name: str, number: int) -> None:
+    def __init__(self, name: str, number: int, host: NodeHost | None = None) -> None:
         self.name = name
-        self.host = NodeHost(number)
+        self.host = host or NodeHost(number)
         self.log = MemoryLog()
         self.broker = Broker(self.host, self.log, name, START)
         self.incarnation = 1
         self.is_disk_fast = True
+        self.rings: list[Ring] = []
 
     def queue(self, name: str) -> Queue:
         return self.broker.vhosts["/"].queues[name]
@@ -87,7 +111,7 @@ class Node:
 
 class Cluster:
     def __init__(self, *names: str) -> None:
-        self.nodes = {name: Node(name, number + 1) for number, name in enumerate(names)}
+        self.nodes = {name: self.new_node(name, number + 1, names) for number, name in enumerate(names)}
         self.store = MemoryStore(*(node.broker for node in self.nodes.values()))
         first = next(iter(self.nodes.values())).broker
         rules.put_vhost(first, "/")
@@ -97,6 +121,9 @@ class Cluster:
         self.ports: dict[tuple[str, str], Port] = {}
         for a, b in self.pairs():
             self.heal(a, b)
+
+    def new_node(self, name: str, number: int, names: tuple[str, ...]) -> Node:
+        return Node(name, number)
 
     def pairs(self) -> Iterator[tuple[str, str]]:
         names = list(self.nodes)
@@ -136,13 +163,31 @@ class Cluster:
                 self.cut(*((name, other) if (name, other) in self.ports else (other, name)))
                 self.nodes[other].broker.forwarding.node_gone(name)
 
+    def mirror(self, name: str) -> None:
+        """The queue leads where it is, and all other nodes hold it too."""
+        home = next(node for node in self.nodes.values() if not node.queue(name).is_away)
+        queue = home.queue(name)
+        put_before(home.broker, home.broker.vhosts["/"], queue)
+        queue.ring = Ring(home.log, queue)
+        home.rings.append(queue.ring)
+        queue.ring.close()
+        for node in self.nodes.values():
+            front = node.queue(name)
+            assert isinstance(front, AwayQueue)
+            front.is_mirrored = True
+            front.holders = (home.name, *(other for other in self.nodes if other != home.name))
+            node.broker.forwarding.mirrored[front.log_id] = front
+        self.rest()
+
     # --- time
 
     def turn(self, name: str) -> bool:
         node = self.nodes[name]
         more = node.broker.turn()
         if node.is_disk_fast:
-            node.broker.reach(node.log.position)
+            for ring in node.rings:
+                ring.close()
+            node.broker.reach(node.log.wanted)
         return more
 
     def rest(self, *, carry: bool = True) -> None:
@@ -158,8 +203,10 @@ class Cluster:
 
     def _is_busy(self, node: Node) -> bool:
         broker = node.broker
-        pending = bool(broker.stability.pending) and node.is_disk_fast
-        return pending or bool(broker.journal.proposals) or any(getattr(broker, name) for name in UNDER_WAY)
+        if broker.forwarding.has_more() or broker.journal.proposals or (broker.stability.pending and node.is_disk_fast):
+            return True
+        unsettled = ("awaiting", "parting") if self.store.blind else ()     # they wait for a broker to see again
+        return any(getattr(broker, name) for name in UNDER_WAY if name not in unsettled)
 
     def check_faults(self) -> None:
         for node in self.nodes.values():
@@ -170,7 +217,8 @@ class Cluster:
         for node in self.nodes.values():
             node.broker.now = node.broker.now + milliseconds
             node.broker.fire()
-            node.broker.forwarding.tick()
+            for _ in range(milliseconds // 500):
+                node.broker.forwarding.tick()
             agreement.look_after_stranded(node.broker)
 
     def client(self, name: str, channels: int = 1) -> Client:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.forward.cluster import Client, Cluster, bodies, methods, numbered
+from mirrormq.broker.metadata import key
 from mirrormq.wire.methods import (
     BasicAck,
     BasicCancel,
@@ -18,6 +19,7 @@ from mirrormq.wire.methods import (
     ChannelClose,
     ConfirmSelect,
     Method,
+    QueueBind,
     QueueDeclare,
     QueueDeclareOk,
     QueueDelete,
@@ -183,6 +185,22 @@ def test_a_commit_survives_a_broken_link() -> None:
     assert contents(cluster, "a") == [b"1"]
 
 
+def test_a_commit_waits_until_acknowledgements_that_came_a_turn_before_its_fence_are_synced() -> None:
+    cluster, home, away = two()
+    home.publish("q", b"1")
+    away.ask(TxSelect())
+    away.ask(BasicGet("q"))
+    log = cluster.nodes["a"].log
+    away.say(BasicAck(1), TxCommit())
+    cluster.turn("b")
+    cluster.carry("b", "a", 1)
+    cluster.turn("a")
+    assert log.wanted < log.position
+    cluster.rest()
+    assert log.wanted == log.position
+    assert methods(away.heard(), TxCommitOk)
+
+
 def test_an_exclusive_consumer_that_lost_its_place_is_cancelled() -> None:
     cluster, home, away = two()
     away.ask(BasicConsume("q", "t", exclusive=True))
@@ -276,3 +294,78 @@ def test_a_client_that_closed_a_suspended_channel_hears_close_ok_though_its_meth
     cluster.gone("a")
     heard = away.heard()
     assert [type(each.method).__name__ for each in heard] == ["ChannelClose", "ChannelCloseOk"]
+
+
+@pytest.mark.parametrize("when", ["sent", "not sent", "later"])
+def test_nobody_waits_for_an_exclusive_queue_whose_node_has_started_anew(when: str) -> None:
+    """Its record goes with the lease of the former process, which may take longer than the start."""
+    cluster = Cluster("a", "b")
+    home, away = cluster.client("a"), cluster.client("b", 2)
+    home.ask(QueueDeclare("mine", exclusive=True), QueueBind("mine", "amq.fanout", ""))
+    away.ask(QueueDeclare("q"), QueueBind("q", "amq.fanout", ""), ConfirmSelect())
+    if when == "sent":
+        away.publish("", b"1", exchange="amq.fanout")
+        cluster.turn("b")
+    cluster.cut("a", "b")
+    if when == "not sent":
+        away.publish("", b"1", exchange="amq.fanout")
+        cluster.rest()
+    del cluster.nodes["a"].broker.queues_by_log[cluster.nodes["a"].queue("mine").log_id]
+    cluster.nodes["a"].incarnation = 2
+    cluster.heal("a", "b")
+    if when == "later":
+        away.publish("", b"1", exchange="amq.fanout")
+    assert told(away) == [("nack", 1)]
+    away.say(QueueDeclare("mine", exclusive=True), channel=2)
+    assert away.heard() == []
+    cluster.store.put(key("queue", "/", "mine"), None)
+    assert methods(away.heard(), QueueDeclareOk)
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_a_transient_queue_that_is_younger_than_its_node_is_used_when_the_link_is_back(*, is_gone: bool) -> None:
+    """The node has started anew, and its clients came before the link to it."""
+    cluster = Cluster("a", "b")
+    cluster.client("a").ask(QueueDeclare("old", auto_delete=True))
+    away = cluster.client("b")
+    away.ask(ConfirmSelect())
+    if is_gone:
+        cluster.gone("a")
+    else:
+        cluster.cut("a", "b")
+    cluster.nodes["a"].incarnation = 2
+    home = cluster.client("a")
+    home.ask(QueueDeclare("new", auto_delete=True), BasicConsume("new", "t"))
+    if not is_gone:
+        away.publish("new", b"0")
+    cluster.heal("a", "b")
+    away.publish("new", b"1")
+    assert {how for how, _ in told(away)} == {"ack"}
+    assert bodies(home.heard()) == [b"0", b"1"][is_gone:]
+    away.publish("old", b"2")
+    assert [how for how, _ in told(away)] == ["nack"]
+
+
+def test_what_was_delivered_before_a_queue_begins_anew_is_stale() -> None:
+    cluster = Cluster("a", "b")
+    cluster.client("a").ask(QueueDeclare("q", durable=True))
+    cluster.mirror("q")
+    publisher, consumer, getter = cluster.client("b"), cluster.client("b"), cluster.client("b")
+    publisher.publish("q", *numbered(1, 9))
+    assert bodies(consumer.ask(BasicQos(0, 1), BasicConsume("q", "t"))) == [b"1"]
+    assert bodies(consumer.ask(BasicAck(1))) == [b"2"]
+    publisher.publish("q", b"10")
+    cluster.turn("b")
+    cluster.ports["b", "a"].sent.clear()        # so what is published next comes too early
+    consumer.say(BasicAck(2))
+    cluster.turn("b")
+    getter.say(BasicGet("q"))                   # what came before it is shared out first, and then it has to wait
+    cluster.turn("b")
+    publisher.publish("q", b"11")
+    cluster.turn("b")
+    assert bodies(consumer.heard()) == [b"3", b"3"]
+    (queue,) = cluster.nodes["a"].broker.queues_by_log.values()
+    held = queue.held
+    assert bodies(consumer.ask(BasicAck(3))) == []
+    assert queue.held == held
+    assert bodies(consumer.ask(BasicAck(4))) == [b"5"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pika
 import pytest
@@ -12,6 +13,7 @@ from pika.exceptions import AMQPError, ChannelClosedByBroker, NackError, Unrouta
 
 from cluster.local import PATIENCE
 from compat.support import eventually
+from mirrormq.cli.ctl.node import partitions
 
 from .nodes import Node, Nodes, running
 
@@ -164,3 +166,22 @@ def _is_routed(node: Node, key: str) -> bool:
     finally:
         connection.close()
     return True
+
+
+def test_a_node_that_nobody_hears_is_named_as_cut_off_also_when_its_lease_has_run_out(nodes: Nodes) -> None:
+    def cluster(number: int) -> dict[str, Any]:
+        told: dict[str, Any] = nodes[number].api("GET", "/api/cluster")
+        return told
+
+    frozen = nodes[2].name
+    nodes[2].freeze()
+    try:
+        for number in (0, 1):
+            eventually(lambda number=number: frozen not in cluster(number)["running"], within=PATIENCE)
+            told = cluster(number)
+            assert told["partitions"] == {nodes[number].name: [frozen]}
+            assert partitions(told) == [f"Node {nodes[number].name} cannot communicate with {frozen}"]
+    finally:
+        nodes[2].thaw()
+    for number in range(3):
+        eventually(lambda number=number: not cluster(number)["partitions"] and len(cluster(number)["running"]) == 3)

@@ -184,7 +184,8 @@ def test_what_was_just_confirmed_survives_the_leader(nodes: Nodes) -> None:
     assert set(record["members"]) == set(record["known_stable"]) == set(nodes.names[:2])
     assert record["end"] >= max(1, *record["known_stable"].values())
     assert record["serve_ms"] >= record["elect_ms"] >= 0
-    assert record["sentence"].endswith(tuple(f"by the word of {one} and {other}" for one, other in permutations(nodes.names[:2])))
+    words = tuple(f"by the word of {one} and {other}" for one, other in permutations(nodes.names[:2]))
+    assert any(word in record["sentence"] for word in words)
 
 
 def test_an_exclusive_queue_is_not_mirrored_and_goes_with_its_node(nodes: Nodes) -> None:

@@ -194,6 +194,22 @@ def test_asynchronous_replication_confirms_alone_and_the_record_of_a_failover_sa
     eventually(lambda: count(nodes[1], "loose") == 21)
 
 
+def lags(nodes: Nodes, queue: str) -> list[int]:
+    """How many entries each mirror lacks."""
+    return [member["lag_entries"] for member in ring(nodes, queue)["members"][1:]]
+
+
+def test_an_asynchronous_policy_keeps_entries_back_for_its_interval_and_the_lag_is_shown(nodes: Nodes) -> None:
+    mirror(nodes[0], "gather", ha_replication="async", sync_interval="1h")
+    declare(nodes[0], "gather")
+    until_in_sync(nodes, "gather")
+    publish(nodes[0], "gather", b"1", b"2", b"3")
+    assert min(lags(nodes, "gather")) >= 3
+    mirror(nodes[0], "gather", ha_replication="async", sync_interval=0)
+    eventually(lambda: lags(nodes, "gather") == [0, 0])
+    assert count(nodes[1], "gather") == 3
+
+
 def ring(nodes: Nodes, queue: str) -> dict[str, Any]:
     found: dict[str, Any] = nodes[0].api("GET", f"/api/queues/%2F/{quote(queue)}/ring")
     return found

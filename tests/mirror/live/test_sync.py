@@ -160,8 +160,30 @@ def test_a_mirror_that_lost_its_disk_gets_everything_again_and_nothing_is_lost(n
     assert numbers_of(nodes, queue) == list(range(1, MANY + 2))
 
 
+def test_a_node_that_lost_its_whole_directory_comes_back_by_itself_and_gets_everything_again(nodes: Nodes) -> None:
+    """It led. Where it was alone in sync nobody could lead; here another one does."""
+    mirror(nodes[0], "whole", ha_sync_mode="automatic")
+    declare(nodes[2], "whole")
+    until_in_sync(nodes, "whole")
+    fill(nodes, "whole", MANY)
+    nodes[2].kill()
+    shutil.rmtree(nodes[2].directory / "data")
+    eventually(lambda: leader_of(nodes[0], "whole") != nodes[2].name, within=60)
+    publish(nodes[1], "whole", b"%019d" % (MANY + 1))
+    nodes[2].start()
+    until_in_sync(nodes, "whole")
+    mirror(nodes[0], "whole", ha_sync_mode="automatic", ha_mode="nodes", ha_params=[nodes[2].name])
+    eventually(lambda: standing(nodes[1], "whole") == (nodes[2].name, [], []))
+    assert numbers_of(nodes, "whole") == list(range(1, MANY + 2))
+    assert "this one takes its place with nothing" in nodes[2].log()
+    place = f"queue 'whole' in vhost '/': mirror node {nodes[2].name}"
+    assert f"{place} has ended its synchronisation" in nodes[2].log()
+    assert any(f"{place} is in sync: " in node.log() for node in (nodes[0], nodes[1]))
+
+
 @pytest.mark.chaos
-def test_all_are_killed_and_one_without_its_disk_starts_first_and_does_not_lead(nodes: Nodes) -> None:
+@pytest.mark.parametrize("lost", ["data/log", "data"])
+def test_all_are_killed_and_one_without_its_disk_starts_first_and_does_not_lead(nodes: Nodes, lost: str) -> None:
     """It led before, and leaves that to those who have the messages."""
     mirror(nodes[0], "bare", ha_sync_mode="automatic")
     declare(nodes[2], "bare")
@@ -169,7 +191,7 @@ def test_all_are_killed_and_one_without_its_disk_starts_first_and_does_not_lead(
     fill(nodes, "bare", MANY)
     for node in nodes:
         node.kill()
-    shutil.rmtree(nodes[2].directory / "data" / "log")
+    shutil.rmtree(nodes[2].directory / lost)
     for number in (2, 0, 1):
         nodes[number].start()
     eventually(lambda: leader_of(nodes[0], "bare") in (nodes[0].name, nodes[1].name), within=60)

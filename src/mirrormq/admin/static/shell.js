@@ -42,7 +42,7 @@ export async function shell({ refresh, leave }) {
   const skip = h("a", { class: "skip", href: "#main", onclick: (event) => { event.preventDefault(); main.focus(); } }, "To the content");
   const element = h("div", { class: "frame" }, skip, h("header", { class: "bar" }, menu,
     h("a", { class: "brand", href: "#/" }, h("img", { src: new URL("icon.svg", import.meta.url), alt: "" }), h("span", null, "MirrorMQ")),
-    h("span", { class: "cluster", title: "cluster" }, overview.cluster_name), h("span", { class: "space" }),
+    h("span", { class: "cluster", title: "The cluster's name, and the node that answers" }, `cluster ${overview.cluster_name}, at node ${overview.node}`), h("span", { class: "space" }),
     place, dot, rhythm, theme,
     h("span", { class: "user-name" }, state.me.name), h("button", { class: "quiet", onclick: logOut }, "Log out")), nav, main);
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from mypy_extensions import i64
 
 from mirrormq.broker.forward.codec import GOT, REDELIVERED, encode_confirmed, encode_message
+from mirrormq.broker.journal import Afterwards
 from mirrormq.broker.queue import Queue
 from mirrormq.broker.stability import Barrier
 from mirrormq.broker.stopping import out_of_service
@@ -67,11 +68,12 @@ class GuestGet(Barrier):
         self.no_ack: bool = no_ack
 
     def passed(self) -> None:
-        if not self.channel.is_closing:
-            if self.stay.queue.is_deleted:
-                self.reception.refuse(self.request, 404, "")
-            else:
-                self._attempt_again()
+        if self.stay.is_over:
+            return
+        if self.channel.is_closing or self.stay.queue.is_deleted:
+            self.reception.refuse(self.request, 404, "")
+        else:
+            self._attempt_again()
 
     def _attempt_again(self) -> None:
         try:
@@ -102,3 +104,15 @@ class GuestGet(Barrier):
             tag = self.stay.lend(message, None, self.channel)
         head = GOT.pack(queue.backlog.count, tag, REDELIVERED if message.redelivered else 0)
         self.reception.answer(self.request, head + encode_message(message.address, message.content, message.size))
+
+
+class LastLeft(Afterwards):
+    """A cancel whose queue went with it is answered when the queue is gone."""
+
+    def __init__(self, first: int, last: int, reception: Reception, request: int) -> None:
+        super().__init__(first, last)
+        self.reception: Reception = reception
+        self.request: int = request
+
+    def happen(self) -> None:
+        self.reception.answer(self.request, b"")

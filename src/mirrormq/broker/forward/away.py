@@ -2,7 +2,8 @@
 
 Rules
  1. It holds nothing of its own: settlements, publishes and fences are gathered and handed over to the home once a turn, in this
-    order; before a request of a client everything that was gathered is handed over, and before a requeue what was published.
+    order; before a request of a client everything that was gathered is handed over, and before a requeue what was published. A
+    fence answers for the settlements before it, so it ends with the session in which they were sent.
  2. A delivery is known by the tag that the home gave it. Tags grow, over broken links too; a message that came over a link that
     broke since is stale, the home has requeued it, and what a client says about it is dropped.
  3. The home counts prefetch and credit. What arrives while the channel's own limit is full, or its socket, is parked with its
@@ -22,8 +23,8 @@ from mirrormq.broker.forward.runs import Run
 from mirrormq.broker.message import Message
 from mirrormq.broker.queue import Queue
 from mirrormq.broker.queue_log import Ended
-from mirrormq.broker.stability import Barrier
-from mirrormq.wire.errors import NotFound
+from mirrormq.broker.stability import Barrier, lose_all
+from mirrormq.wire.errors import NotFound, PreconditionFailed
 from mirrormq.wire.table import Value
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from mirrormq.broker.connection import Connection
     from mirrormq.broker.forward.branch import BranchQueue
     from mirrormq.broker.forward.embassy import Embassy
-    from mirrormq.broker.forward.requests import CancelRequest
 
 WINDOW: Final = 512 << 10       # octets that a consumer may have under way
 COST: Final = 64                # of a delivery beside its content
@@ -56,7 +56,7 @@ class AwayConsumer(Consumer):
     def is_ready(self) -> bool:
         """Its own prefetch is counted at the home."""
         channel = self.channel
-        if channel.limit and channel.held >= channel.limit and not self.no_ack:
+        if channel.limit and not self.no_ack and not channel.has_room(self):
             return False
         return channel.flowing and not channel.connection.is_full
 
@@ -101,7 +101,8 @@ class AwayQueue(Queue):
         self.requeues: Ended = Ended()
         self.rejects: Ended = Ended()
         self.fences: list[Barrier] = []
-        self.farewells: list[CancelRequest] = []    # cancels that wait for the end of this queue
+        self.attempt: i64 = 0                       # number of the last RESTART in this session, or 0
+        self.met: int = self.embassy.incarnation if self.embassy.port is not None else 0    # the process that had it, if known
         self.highest: i64 = 0                       # tag that arrived
         self.stale_below: i64 = 0
 
@@ -110,22 +111,37 @@ class AwayQueue(Queue):
             raise self.home_is_down()
 
     def is_hopeless(self) -> bool:
-        """Its home is gone, and nobody is there to take over."""
+        """Its home is gone, and nobody is there to take over; or it went with the process that had it."""
+        if self.is_going and not self.keeps_record:
+            return True
         if not self.embassy.is_gone:
             return False
         forwarding = self.embassy.forwarding
         return not self.is_mirrored or all(forwarding.is_gone(node) for node in self.holders)
 
+    def waits_for(self) -> str:
+        """Of a mirrored queue that nobody leads: the nodes without which it is not served."""
+        names = " or ".join(self.holders)
+        holds = "only they hold" if len(self.holders) > 1 else "only it holds"
+        out = f", {' and '.join(self.learners)} not in sync" if self.learners else ""
+        return f"waiting for {names}: {holds} everything that was confirmed{out}"
+
     def home_is_down(self) -> NotFound:
+        if self.is_mirrored:
+            return NotFound(f"queue '{self.name}' in vhost '{self.vhost}' is {self.waits_for()}")
         durable = "durable " if self.durable else ""
         return NotFound(f"home node '{self.home}' of {durable}queue '{self.name}' in vhost '{self.vhost}' "
                         "is down or inaccessible")
+
+    def may_hold_messages(self) -> PreconditionFailed:
+        """Nobody is there who knows that it is empty."""
+        return PreconditionFailed(f"queue '{self.name}' in vhost '{self.vhost}' not empty")
 
     # --- publishing -------------------------------------------------------------------------------------------
 
     def publish(self, message: Message, waiter: Barrier | None) -> bool:
         embassy = self.embassy
-        if embassy.is_gone and self.branch is None and self.is_hopeless():
+        if (embassy.is_gone or self.is_going) and self.branch is None and self.is_hopeless():
             return False
         self.published += 1
         run = self.run
@@ -207,7 +223,10 @@ class AwayQueue(Queue):
 
     def wait_for_chunk(self, waiter: Barrier) -> None:
         """Wait until the home has made stable what is gathered here."""
-        if self.is_hopeless() or (self.fences and self.fences[-1] is waiter):
+        if self.embassy.port is None:
+            waiter.is_lost = True           # so are the settlements that it waits for
+            return
+        if self.fences and self.fences[-1] is waiter:
             return
         waiter.outstanding += 1
         self.fences.append(waiter)
@@ -232,8 +251,12 @@ class AwayQueue(Queue):
     def reject(self, message: Message) -> None:
         self._settle(self.rejects, message)
 
+    def is_stale(self, message: Message) -> bool:
+        """The home, or the next one, has it back in its place."""
+        return message.index < self.stale_below
+
     def _settle(self, ended: Ended, message: Message) -> None:
-        if message.index >= self.stale_below:
+        if not self.is_stale(message):
             ended.add(message)
             if not self.is_gathered:
                 self.gather()
@@ -268,23 +291,26 @@ class AwayQueue(Queue):
     # --- delivering -------------------------------------------------------------------------------------------
 
     def work(self) -> None:
-        for consumer in self.turns.everyone:
-            if isinstance(consumer, AwayConsumer):
-                consumer.go_on()
+        self._unpark()
         if self.embassy.loop is not None:
             here = self.broker.queues_by_log.get(self.log_id)
             if here is not None:
                 here.activate()
 
-    def _say_farewell(self) -> None:
-        farewells = self.farewells
-        self.farewells = []
-        for request in farewells:
-            request.finish()
+    def offer(self) -> None:
+        self._unpark()
+        if self.embassy.loop is not None:
+            here = self.broker.queues_by_log.get(self.log_id)
+            if here is not None:
+                here.offer()
+
+    def _unpark(self) -> None:
+        for consumer in self.turns.everyone:
+            if isinstance(consumer, AwayConsumer):
+                consumer.go_on()
 
     def link_lost(self) -> None:
         """The home requeues everything that it had delivered here."""
-        self._say_farewell()
         self.stale_below = self.highest + 1
         self.acked.clear()
         self.requeues.clear()
@@ -293,6 +319,8 @@ class AwayQueue(Queue):
             if isinstance(consumer, AwayConsumer):
                 consumer.parked.clear()
                 consumer.owed = 0
+        fences, self.fences = self.fences, []
+        lose_all(fences)
 
     def add_consumer(self, consumer: Consumer) -> None:
         self.turns.add(consumer)
@@ -345,7 +373,6 @@ class AwayQueue(Queue):
 
     def abandon(self) -> None:
         """The queue is deleted, or not away any more. Publishes to a queue that goes count as taken, as on its home."""
-        self.embassy.queues.pop(self.log_id, None)
         run = self.run
         self.run = None
         runs = list(self.unconfirmed.values())
@@ -358,6 +385,6 @@ class AwayQueue(Queue):
         for consumer in list(self.turns.everyone):
             if isinstance(consumer, AwayConsumer):
                 self.embassy.consumers.pop(consumer.id, None)
-        self._say_farewell()
+        self.embassy.queue_ended(self)
         self.turns = Turns()
         self.backlog.writer = None          # a circle of references would outlive the queue for long

@@ -18,6 +18,8 @@ Work, from the clients' node to a queue's home::
     REPLY     key text, address length u16, size u32, content length u32, address, content
     LEAVE     channel i64
     PROBE     request i64, key of a reply address as text
+    RESTART   log i64, attempt i64: what this node sent for the queue before is void, and comes again behind this frame. With two
+              zeros, as the first frame of a session: this node understands DROPPED
 
 Answers, from a queue's home::
 
@@ -26,6 +28,10 @@ Answers, from a queue's home::
     ANSWER    request i64, code u16 (0: done), then what the request asked for, or the text of the error
     CANCELLED consumer u32
     PROBED    request i64, whether there is such a channel u8
+    DROPPED   log i64, attempt i64 (of the last RESTART for that queue, or 0): since then this node has dropped work for the
+              queue, and it takes no more of it until a RESTART
+
+Nodes of former versions pass over RESTART and DROPPED, whose numbers are beyond those that they know.
 
 A message is address length u16 (SAME: as the message before), size u32, content length u32, address, content.
 """
@@ -53,6 +59,8 @@ DELIVER: Final = 33
 ANSWER: Final = 34
 CANCELLED: Final = 35
 PROBED: Final = 36
+RESTART: Final = 37
+DROPPED: Final = 38
 
 RUN: Final = Struct("<qqqqI")
 RUN_SIZE: Final = 36
@@ -80,6 +88,7 @@ CREDITED: Final = Struct("<II")
 CREDITED_SIZE: Final = 8
 QOS_HEAD: Final = Struct("<qI")
 ID: Final = Struct("<q")
+ATTEMPT: Final = Struct("<qq")              # log, attempt
 CONSUMER_ID: Final = Struct("<I")
 CONFIRMED: Final = Struct("<qqI")
 CONFIRMED_SIZE: Final = 20
@@ -90,6 +99,7 @@ GOT: Final = Struct("<IqB")                # messages left, tag, flags; then a m
 GOT_SIZE: Final = 13
 IF_UNUSED: Final = 1
 IF_EMPTY: Final = 2
+LAST_LEFT: Final = 4           # whoever asks has no consumer there any more: an auto-delete queue goes if nobody has
 
 
 def encode_text(text: str) -> bytes:

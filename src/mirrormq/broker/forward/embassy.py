@@ -3,7 +3,8 @@
 Rules
  1. Without a session everything waits: publishes and requests are kept, and sent when a session begins. Only `gone` ends them.
  2. A session begins with the unconfirmed publishes, then the consumers, then the requests, each in their first order.
- 3. Publishers whose messages pile up here are not read until the pile is small again; others are not touched.
+ 3. Where a queue is begun with anew in a session that goes on, RESTART comes first: the home forgets what it had of it before.
+ 4. Publishers whose messages pile up here are not read until the pile is small again; others are not touched.
 """
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from mirrormq.broker.connection import RUNNING
 from mirrormq.broker.forward.codec import (
     ANSWERED,
     ANSWERED_SIZE,
+    ATTEMPT,
     CANCEL,
     CANCEL_HEAD,
     CONFIRMED,
@@ -29,10 +31,19 @@ from mirrormq.broker.forward.codec import (
     QOS,
     QOS_HEAD,
     REDELIVERED,
+    RESTART,
     SAME,
     decode_numbers,
 )
-from mirrormq.broker.forward.requests import ConsumeRequest, FenceRequest, Request
+from mirrormq.broker.forward.moving import start_over
+from mirrormq.broker.forward.requests import (
+    CancelRequest,
+    ConsumeRequest,
+    DepartureRequest,
+    FenceRequest,
+    GoodbyeRequest,
+    Request,
+)
 from mirrormq.broker.message import ContentInfo, Message
 from mirrormq.broker.stability import Barrier
 
@@ -73,13 +84,29 @@ class Embassy:
         self.incarnation = incarnation
         self.is_gone = False
         self.port = port
+        port.send(RESTART, ATTEMPT.pack(0, 0))
+        if is_new_home:
+            self._lose_queues_of_former_process()
+        for queue in self.queues.values():
+            queue.met = incarnation
         for queue in list(self.queues.values()):
             if queue.unconfirmed:
                 queue.send_again(is_new_home=is_new_home)
         self._resume(None)
 
+    def _lose_queues_of_former_process(self) -> None:
+        """Exclusive and transient queues ended with it. Their records go with its lease, which may take longer than the node took
+        to start anew. Nobody who publishes to them meanwhile need wait for that. Others may be the new process's own already."""
+        for queue in list(self.queues.values()):
+            if queue.met and not queue.keeps_record and not queue.is_mirrored:
+                queue.is_going = True
+                self.give_up(queue)
+
     def begin(self, queue: AwayQueue, *, is_new_home: bool) -> None:
-        """A queue has its home there now, and there is a session already."""
+        """A queue has its home there now, or has to begin anew there, and there is a session already."""
+        assert self.port is not None
+        queue.attempt = self.forwarding.next_id()
+        self.port.send(RESTART, ATTEMPT.pack(queue.log_id, queue.attempt))
         if queue.unconfirmed:
             queue.send_again(is_new_home=is_new_home)
         self._resume(queue)
@@ -103,13 +130,28 @@ class Embassy:
         self.port = None
         self.credit.clear()
         self.channels.clear()
-        for queue in self.queues.values():
+        for queue in list(self.queues.values()):
+            queue.attempt = 0
             queue.link_lost()
         for id, request in list(self.requests.items()):
             request.is_sent = False
             if not request.survives:
-                del self.requests[id]
+                self.requests.pop(id, None)
                 request.cut_off()
+                if isinstance(request, CancelRequest | GoodbyeRequest):
+                    self._departed(request.queue)
+            elif isinstance(request, DepartureRequest):
+                request.tell()
+                if request.queue.is_deleted:
+                    self.requests.pop(id, None)
+
+    def _departed(self, queue: AwayQueue) -> None:
+        """A consumer has left that the leader may not have heard of. A leader that lives lets the queue go by itself, since the
+        session ended; else the next one has to."""
+        if not queue.auto_delete or not queue.is_mirrored or queue.is_deleted:
+            return
+        if not any(isinstance(request, DepartureRequest) and request.queue is queue for request in self.requests.values()):
+            self.requests[self.forwarding.next_id()] = DepartureRequest(queue, None)
 
     def gone(self) -> None:
         """The node is down: nothing here will be answered."""
@@ -119,6 +161,15 @@ class Embassy:
         for queue in list(self.queues.values()):
             if queue.is_hopeless():
                 self.give_up(queue)
+
+    def queue_ended(self, queue: AwayQueue) -> None:
+        """It is deleted. Its home may have dropped what was asked of it, or be cut off from here. The answer to a cancel is still
+        the home's, and does not come before the other nodes know that the queue is gone."""
+        self.queues.pop(queue.log_id, None)
+        for id, request in list(self.requests.items()):
+            is_leaving = request.kind == CANCEL or (isinstance(request, DepartureRequest) and request.is_sent)
+            if request.queue is queue and not is_leaving and self.requests.pop(id, None) is not None:
+                request.refused(404, "")
 
     def give_up(self, queue: AwayQueue) -> None:
         """Nobody will answer for this queue."""
@@ -167,23 +218,29 @@ class Embassy:
 
     def fence(self, queue: AwayQueue, waiters: list[Barrier]) -> None:
         request = FenceRequest(queue, waiters)
-        if queue.is_hopeless():
-            request.home_gone()
+        if self.port is None:
+            request.cut_off()
             return
         id = self.forwarding.next_id()
         self.requests[id] = request
-        if self.port is not None:
-            self._send(id, request)
+        self._send(id, request)
 
     def give_credit(self, consumer: AwayConsumer) -> None:
         self.credit.append(CREDITED.pack(consumer.id, consumer.owed))
         consumer.owed = 0
 
     def dismiss(self, consumer: AwayConsumer) -> None:
-        """A consumer leaves with its channel; nobody waits for an answer."""
-        if self.consumers.pop(consumer.id, None) is not None and self.port is not None:
-            self.in_order()
-            self.port.send(CANCEL, CANCEL_HEAD.pack(0, consumer.id))
+        """A consumer leaves with its channel. Where the queue may go with it the answer counts: until then it may have to be said
+        to another leader. Only a client that closes its connection waits for it."""
+        if self.consumers.pop(consumer.id, None) is not None:
+            connection = consumer.channel.connection
+            if self.port is None:
+                self._departed(consumer.away)
+            elif consumer.away.auto_delete:
+                self.ask(GoodbyeRequest(consumer, connection if connection.is_parting else None))
+            else:
+                self.in_order()
+                self.port.send(CANCEL, CANCEL_HEAD.pack(0, consumer.id))
 
     def limit_changed(self, channel: Channel) -> None:
         if self.port is not None and channel.away_id in self.channels:
@@ -252,6 +309,13 @@ class Embassy:
         consumer = self.consumers.get(CONSUMER_ID.unpack_from(data, 0)[0])
         if consumer is not None:
             self.lost(consumer)
+
+    def dropped(self, data: bytes) -> None:
+        """Unless this queue has begun anew there since."""
+        log_id, attempt = ATTEMPT.unpack_from(data, 0)
+        queue = self.queues.get(log_id)
+        if queue is not None and queue.attempt == attempt:
+            start_over(queue)
 
     def lost(self, consumer: AwayConsumer) -> None:
         """The home has no such consumer any more: its client is told."""

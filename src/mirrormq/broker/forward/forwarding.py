@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from mirrormq.broker.forward.codec import ANSWER, CANCELLED, CONFIRM, DELIVER, PROBED, REPLY, encode_message, encode_text
+from mirrormq.broker.forward.codec import (
+    ANSWER,
+    CANCELLED,
+    CONFIRM,
+    DELIVER,
+    DROPPED,
+    PROBED,
+    REPLY,
+    RESTART,
+    encode_message,
+    encode_text,
+)
 from mirrormq.broker.forward.embassy import Embassy
 from mirrormq.broker.forward.guests import GuestConnection
 from mirrormq.broker.forward.loop import LoopGuests, LoopPort
@@ -66,7 +77,8 @@ class Forwarding:
             embassy = self.embassies[name] = Embassy(self, name)
             if name == self.broker.node_name:
                 self.loop = embassy.loop = LoopPort(name)
-                self.receptions[name] = Reception(self, self.loop, LoopGuests(self.broker, self.loop, embassy))
+                reception = self.receptions[name] = Reception(self, self.loop, LoopGuests(self.broker, self.loop, embassy))
+                reception.is_told = True
                 embassy.open(self.loop, 1)
         return embassy
 
@@ -119,13 +131,18 @@ class Forwarding:
         may look like that to the cluster, while it starts or was frozen; the way to its own queues stays open."""
         if name == self.broker.node_name:
             return
+        self.out_of_reach(name)
+        for queue in list(self.mirrored.values()):
+            if queue.embassy.is_gone and queue.is_hopeless() and not queue.durable and name in queue.holders:
+                self.broker.delete_queue(queue, is_stubborn=True)       # nobody will ever have it again
+
+    def out_of_reach(self, name: str) -> None:
+        """There has been no session with it for long: nobody here waits for it any longer. A new session makes it well again."""
         self.link_down(name)
         self.embassy(name).gone()
         for queue in list(self.mirrored.values()):
             if queue.embassy.is_gone and queue.is_hopeless():
                 queue.embassy.give_up(queue)
-                if not queue.durable and name in queue.holders:
-                    self.broker.delete_queue(queue, is_stubborn=True)       # nobody will ever have it again
         self.broker.schedule()
 
     def is_linked(self, name: str) -> bool:
@@ -136,7 +153,7 @@ class Forwarding:
         if reception is None:
             return
         try:
-            if kind < CONFIRM:
+            if kind < CONFIRM or kind == RESTART:
                 reception.received(kind, payload)
             else:
                 self._answered(self.embassies[name], kind, payload)
@@ -155,6 +172,8 @@ class Forwarding:
             embassy.cancelled(payload)
         elif kind == PROBED:
             self.probes.answered(payload)
+        elif kind == DROPPED:
+            embassy.dropped(payload)
 
     def drained(self, name: str) -> None:
         """The link takes more again."""
@@ -174,31 +193,34 @@ class Forwarding:
             self._go_round(self.loop)
 
     def tick(self) -> None:
-        """Now and then: work that waits for a queue which does not appear is given up."""
+        """Twice a second: work that waits for a queue which does not appear is given up."""
         for reception in self.receptions.values():
-            if reception.parked:
-                reception.tick(self.broker.now)
+            if reception.parked or reception.departed:
+                reception.tick()
 
     # --- what happens here ------------------------------------------------------------------------------------
 
     def queue_here(self, queue: Queue) -> None:
         """A queue has its home here from now on; others may have worked for it already."""
-        for reception in self.receptions.values():
+        for reception in list(self.receptions.values()):
+            if queue.log_id in reception.dropped:
+                reception.tell_dropped(queue.log_id)
             if queue.log_id in reception.parked:
                 reception.queue_known(queue.log_id)
 
     def drop_parked(self, log_id: int) -> None:
-        """Another node leads this queue: what waited here for it is sent there."""
+        """Another node leads this queue: what waited here for it is sent there. A node that has missed this change of the lead
+        would go on waiting for us, so it is told when we lead again."""
         for reception in self.receptions.values():
-            reception.parked.pop(log_id, None)
+            if log_id in reception.parked:
+                reception.forget(log_id)
 
     def queue_deleted(self, log_id: int) -> None:
         if len(self.deleted) >= DELETED_KEPT:
             del self.deleted[next(iter(self.deleted))]
         self.deleted[log_id] = None
-        for reception in self.receptions.values():
-            if log_id in reception.parked:
-                reception.queue_known(log_id)
+        for reception in list(self.receptions.values()):
+            reception.queue_deleted(log_id)
 
     def note_publisher(self, name: str, publisher: int) -> None:
         """A node that was restarted is another publisher; what its queues remember of the former is of no use."""

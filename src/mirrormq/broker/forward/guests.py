@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import i64
 
-from mirrormq.broker.channel import Channel
+from mirrormq.broker.channel import Channel, rotated
 from mirrormq.broker.connection import RUNNING, Connection
 from mirrormq.broker.consumer import Consumer
 from mirrormq.broker.forward.away import COST, WINDOW, AwayConsumer
@@ -61,6 +61,7 @@ class Stay:
         self.queue: Queue = queue
         self.unacked: dict[int, GuestDelivery] = {}
         self.next_tag: i64 = 1
+        self.is_over: bool = False      # what was asked for under it is asked for again, or by nobody any more
 
     def rise_above(self, floor: i64) -> None:
         """Tags go on above what an earlier session gave, so that an old acknowledgement hits nothing."""
@@ -127,6 +128,11 @@ class GuestConnection(Connection):
         self.pieces: list[bytes] = []
         self.gathered: i64 = 0
         self.address: bytes = b""       # of the last message gathered; no message has an empty one
+        self.is_here: bool = False      # its clients are this node's own
+        self.forgotten: dict[int, list[int]] = {}       # of auto-delete queues that stopped leading here, until RESTART
+
+    def forget(self, log_id: int, consumer: int) -> None:
+        self.forgotten.setdefault(log_id, []).append(consumer)
 
     def deliver(self, consumer: GuestConsumer, tag: i64, message: Message) -> None:
         content = message.content
@@ -165,8 +171,9 @@ class GuestConnection(Connection):
             self.wake_queues()
 
     def wake_queues(self) -> None:
-        for channel in self.guests.values():
+        for channel in rotated(list(self.guests.values()), self.next_wake):
             channel.wake_queues()
+        self.next_wake += 1
 
 
 class GuestChannel(Channel):
@@ -192,6 +199,13 @@ class GuestChannel(Channel):
             tag = consumer.stay.lend(message, consumer, self)
             self.delivered += 1
         self.guests.deliver(consumer, tag, message)
+
+    def ease(self) -> None:
+        """What this node's own clients have room for they share out themselves, among queues that lead elsewhere too."""
+        if self.guests.is_here:
+            self.wake_queues()
+        else:
+            super().ease()
 
     def cancel_consumer(self, consumer: Consumer) -> None:
         assert isinstance(consumer, GuestConsumer)

@@ -53,7 +53,8 @@ def take_run(reception: Reception, queue: Queue | None, payload: bytes) -> None:
         return
     known = _publisher(reception, queue, publisher)
     if queue.ring is not None and known.comes_early(first, settled):
-        return                          # it comes again, behind those that are missing
+        reception.drop(log_id)          # it comes again, behind those that are missing
+        return
     known.settled(settled)
     barrier = RunBarrier(reception, log_id, first, count)
     before = len(known.refused)

@@ -53,6 +53,7 @@ class LoopGuests(GuestConnection):
 
     def __init__(self, broker: Broker, port: LoopPort, embassy: Embassy) -> None:
         super().__init__(broker, port)
+        self.is_here = True
         self.embassy: Embassy = embassy
 
     def deliver(self, consumer: GuestConsumer, tag: i64, message: Message) -> None:

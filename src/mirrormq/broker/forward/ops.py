@@ -91,4 +91,9 @@ def purge(channel: Channel, method: QueuePurge, found: Queue) -> None:
 def delete(channel: Channel, method: QueueDelete, found: Queue) -> None:
     """The home says whether it may go; this node then proposes its end and answers when that holds."""
     queue = _away(found)
-    _ask(channel, queue, DeleteRequest(channel, method, queue))
+    request = DeleteRequest(channel, method, queue)
+    if queue.is_mirrored and queue.is_hopeless():
+        channel.suspend()
+        request.home_gone()
+    else:
+        _ask(channel, queue, request)

@@ -1,9 +1,13 @@
 """The home's side: what another node asks for its clients is done here, and answered.
 
 Rules
- 1. Frames are handled in their order. One that names a queue which this node has not heard of yet waits for it: metadata reach
-    the nodes at different times. If the queue does not appear in time it counts as deleted.
+ 1. Frames are handled in their order. One that names a queue which this node does not serve waits for it: metadata reach the
+    nodes at different times. A queue of which this node has not heard in time counts as deleted. A mirrored one is waited for
+    until it leads here or elsewhere, or is deleted.
  2. Errors are those that the client's own node would have met; they are sent by code and text.
+ 3. Nothing is dropped in silence. From the first frame that is dropped for a queue, everything for it is, until the other node
+    says RESTART. It does so when it moves to another leader and back, or when it hears DROPPED, which it is told as soon as the
+    queue is served here.
 """
 from __future__ import annotations
 
@@ -12,12 +16,13 @@ from typing import TYPE_CHECKING, Final
 from mypy_extensions import i64
 
 from mirrormq.broker.forward import probes
-from mirrormq.broker.forward.answers import AnswerBarrier, GuestGet
+from mirrormq.broker.forward.answers import AnswerBarrier, GuestGet, LastLeft
 from mirrormq.broker.forward.codec import (
     ACKED,
     ANSWER,
     ANSWERED,
     ASKED,
+    ATTEMPT,
     CANCEL,
     CANCEL_HEAD,
     CONFIRM,
@@ -29,6 +34,7 @@ from mirrormq.broker.forward.codec import (
     CREDITED,
     CREDITED_SIZE,
     DELETE,
+    DROPPED,
     EXCLUSIVE,
     FENCE,
     GET,
@@ -37,6 +43,7 @@ from mirrormq.broker.forward.codec import (
     IF_EMPTY,
     IF_UNUSED,
     INSPECT,
+    LAST_LEFT,
     LEAVE,
     NO_ACK,
     PROBE,
@@ -48,6 +55,7 @@ from mirrormq.broker.forward.codec import (
     REQUEST,
     REQUEST_SIZE,
     REQUEUED,
+    RESTART,
     RUN,
     SETTLE,
     SETTLED,
@@ -70,16 +78,26 @@ if TYPE_CHECKING:
     from mirrormq.broker.forward.port import PeerPort
     from mirrormq.broker.forward.runs import Run
 
-PATIENCE: Final = 5000          # milliseconds that work waits for a queue of which this node has not heard
+PATIENCE: Final = 10            # ticks, of which there are two a second, that work waits for a queue that this node does not know
+BEGUN: Final = 2                # ticks after which the consumers of a node that has begun with a queue are known
 
 
 class Parked:
     """A frame that waits for its queue."""
 
-    def __init__(self, kind: int, payload: bytes, since: i64) -> None:
+    def __init__(self, kind: int, payload: bytes) -> None:
         self.kind: int = kind
         self.payload: bytes = payload
-        self.since: i64 = since
+        self.ticks: i64 = 0             # how long it has waited
+
+
+class Departed:
+    """A consumer left while the lead moved here."""
+
+    def __init__(self, request: int) -> None:
+        self.request: int = request
+        self.ticks: i64 = 0             # how long this has waited,
+        self.begun: i64 = 0             # and how long since all nodes had begun with the queue
 
 
 class Reception:
@@ -92,6 +110,12 @@ class Reception:
         self.stays: dict[int, Stay] = {}
         self.confirms: list[bytes] = []
         self.parked: dict[int, list[Parked]] = {}
+        self.dropped: dict[int, None] = {}      # queues for which nothing is taken until the other node says RESTART
+        self.attempts: dict[int, int] = {}      # what its last RESTART for a queue said
+        self.begun: dict[int, None] = {}        # queues for which it has said RESTART since they stopped leading here
+        self.departed: dict[int, list[Departed]] = {}
+        self.withheld: dict[int, list[int]] = {}        # cancels that were dropped
+        self.is_told: bool = False              # it understands DROPPED
 
     def received(self, kind: int, payload: bytes) -> None:
         if kind == PUBLISH:
@@ -110,6 +134,8 @@ class Reception:
             self._reply(payload)
         elif kind == PROBE:
             self._probe(payload)
+        elif kind == RESTART:
+            self._restart(payload)
         else:
             if kind == CONSUME:
                 self._expect(payload)
@@ -120,7 +146,7 @@ class Reception:
     def publish_here(self, log_id: i64, run: Run, settled: i64) -> None:
         """A run of this very node's clients."""
         queue = self.forwarding.broker.queues_by_log.get(log_id)
-        if queue is not None and log_id not in self.parked and not queue.damage:
+        if queue is not None and log_id not in self.parked and log_id not in self.dropped and not queue.damage:
             take_here(self, queue, run, settled)
         else:
             run.seal(log_id, self.forwarding.publisher_id(), settled)
@@ -131,31 +157,85 @@ class Reception:
         self.port = None
         self.guests.port = None
         self.parked.clear()
+        self.departed.clear()
         for channel in list(self.guests.guests.values()):
             channel.leave([])
         self.guests.guests.clear()
         self.guests.consumers.clear()
         for stay in self.stays.values():
+            stay.is_over = True
             stay.requeue_of(None)
         self.stays.clear()
+        self.dropped.clear()
 
     def forget(self, log_id: i64) -> None:
         """That queue leads here no more: its guests go to who does."""
         self.parked.pop(log_id, None)
+        self.departed.pop(log_id, None)
+        self.begun.pop(log_id, None)
         stay = self.stays.pop(log_id, None)
         if stay is not None:
+            stay.is_over = True
             for tag in list(stay.unacked):
                 stay.take(tag)
+        if self.is_told:
+            self.dropped[log_id] = None
+
+    def drop(self, log_id: i64) -> None:
+        """A frame for a queue that is served here cannot be taken: the other node has to begin anew."""
+        if self.is_told:
+            self._let_go(log_id)
+            self.dropped[log_id] = None
+            self.tell_dropped(log_id)
+
+    def tell_dropped(self, log_id: i64) -> None:
+        """Only where the queue is served. If this node said it sooner, the other one would send everything again to a node that
+        is not the leader, and hear the same again, until it has the new view."""
+        if self.port is not None and log_id in self.forwarding.broker.queues_by_log:
+            self.guests.send_deliveries()       # behind this they would be taken for the next attempt's, with the same tags
+            self.port.send(DROPPED, ATTEMPT.pack(log_id, self.attempts.get(log_id, 0)))
+
+    def _restart(self, payload: bytes) -> None:
+        log_id, attempt = ATTEMPT.unpack_from(payload, 0)
+        self.is_told = True
+        if log_id:
+            self._let_go(log_id)
+            self.dropped.pop(log_id, None)
+            self.attempts[log_id] = attempt
+            self.begun[log_id] = None
+            self.guests.forgotten.pop(log_id, None)
+            self.withheld.pop(log_id, None)
+
+    def _let_go(self, log_id: i64) -> None:
+        """Of a queue that may still be served here. Its consumers come again in a moment, so an auto-delete queue stays."""
+        self.parked.pop(log_id, None)
+        self.departed.pop(log_id, None)
+        for id, consumer in list(self.guests.consumers.items()):
+            if consumer.queue.log_id == log_id:
+                del self.guests.consumers[id]
+                consumer.channel.consumers.pop(str(id), None)
+                consumer.queue.release_consumer(consumer)
+                if consumer.queue.auto_delete:
+                    self.guests.forget(log_id, id)
+        stay = self.stays.pop(log_id, None)
+        if stay is not None:
+            stay.is_over = True
+            stay.requeue_of(None)
 
     # --- queues that are here, and those that may come --------------------------------------------------------
 
     def _for_queue(self, log_id: i64, kind: int, payload: bytes) -> None:
+        if log_id in self.dropped:
+            if kind == CONSUME and self._may_pass(log_id):
+                self.guests.forget(log_id, CONSUMER.unpack_from(payload, REQUEST_SIZE)[1])
+            self.tell_dropped(log_id)
+            return
         waiting = self.parked.get(log_id)
         queue = self.forwarding.broker.queues_by_log.get(log_id)
         if waiting is not None or (queue is None and log_id not in self.forwarding.deleted):
             if waiting is None:
                 waiting = self.parked[log_id] = []
-            waiting.append(Parked(kind, payload, self.forwarding.broker.now))
+            waiting.append(Parked(kind, payload))
         else:
             self._handle(queue, kind, payload)
 
@@ -165,12 +245,37 @@ class Reception:
         for parked in self.parked.pop(log_id, []):
             self._handle(queue, parked.kind, parked.payload)
 
-    def tick(self, now: i64) -> None:
-        for log_id in [log_id for log_id, waiting in self.parked.items() if now - waiting[0].since > PATIENCE]:
-            if log_id in self.forwarding.mirrored:
-                del self.parked[log_id]         # it goes to the queue's leader, whoever that is by now
-            else:
+    def tick(self) -> None:
+        """Patience is counted in ticks: a step of the clock, or a process that was frozen, shortens nobody's."""
+        for log_id, waiting in list(self.parked.items()):
+            waiting[0].ticks += 1
+            if waiting[0].ticks > PATIENCE and log_id not in self.forwarding.mirrored:
                 self.queue_known(log_id)
+        for log_id in list(self.departed):
+            self._look_after_departed(log_id)
+
+    def _look_after_departed(self, log_id: int) -> None:
+        """Consumers of other nodes may still be on their way from the former leader: the queue must not go before they come."""
+        queue = self.forwarding.broker.queues_by_log.get(log_id)
+        has_begun = all(log_id in reception.begun for reception in self.forwarding.receptions.values())
+        for each in self.departed.pop(log_id, []):
+            each.ticks += 1
+            if has_begun:
+                each.begun += 1
+            if queue is None or queue.is_deleted:
+                self.refuse(each.request, 404, "")
+            elif each.begun >= BEGUN or each.ticks > PATIENCE or queue.turns.everyone:
+                self._let_last_go(queue, each.request)
+            else:
+                self.departed.setdefault(log_id, []).append(each)
+
+    def _let_last_go(self, queue: Queue, request: int) -> None:
+        broker = self.forwarding.broker
+        if queue.auto_delete and not queue.turns.everyone:
+            broker.delete_queue(queue, is_stubborn=True)        # it may be going already
+            broker.parting.append(LastLeft(1, broker.journal.written, self, request))
+        else:
+            self.answer(request, b"")
 
     def _handle(self, queue: Queue | None, kind: int, payload: bytes) -> None:
         if kind == PUBLISH:
@@ -194,7 +299,9 @@ class Reception:
         self.refuse(id, 404, out_of_service(queue).text)
 
     def _ask(self, queue: Queue, kind: int, id: int, payload: bytes) -> None:
-        if kind == CONSUME:
+        if queue.is_going and kind in (CONSUME, INSPECT):
+            self.refuse(id, 404, "")
+        elif kind == CONSUME:
             self._consume(queue, id, payload)
         elif kind == GET:
             self._get(queue, id, payload)
@@ -204,9 +311,13 @@ class Reception:
             queue.wait_for_chunk(AnswerBarrier(self, queue, id, b""))
         elif kind == INSPECT:
             queue.touch()
-            self.answer(id, COUNTS.pack(queue.backlog.count, len(queue.turns.everyone)))
+            self.answer(id, COUNTS.pack(queue.ready(), len(queue.turns.everyone)))
         elif kind == DELETE:
-            self._may_go(queue, id, ASKED.unpack_from(payload, 0)[2])
+            flags = ASKED.unpack_from(payload, 0)[2]
+            if flags & LAST_LEFT:
+                self.departed.setdefault(queue.log_id, []).append(Departed(id))
+            else:
+                self._may_go(queue, id, flags)
 
     # --- answers ----------------------------------------------------------------------------------------------
 
@@ -262,8 +373,9 @@ class Reception:
         from mirrormq.broker.ops_basic import check_exclusive_use
         fields = CONSUMER.unpack_from(payload, REQUEST_SIZE)
         channel = self.guests.guests.get(fields[0])
-        if channel is None:
-            return                      # it has left while this waited
+        if channel is None:             # it has left while this waited
+            self.refuse(request, 404, "")
+            return
         flags: int = fields[5]
         check_exclusive_use(queue, exclusive=flags & EXCLUSIVE != 0)
         tag, at = decode_text(payload, REQUEST_SIZE + CONSUMER_SIZE)
@@ -280,22 +392,61 @@ class Reception:
     def _cancel(self, payload: bytes) -> None:
         request, id = CANCEL_HEAD.unpack_from(payload, 0)
         if self.parked:
-            self._unpark(id)
+            log_id = self._unpark(id)
+            if self._may_pass(log_id):
+                self._for_queue(log_id, DELETE, ASKED.pack(request, log_id, LAST_LEFT))
+                return
+        if id not in self.guests.consumers and self._withhold(id, request):
+            return
         journal = self.forwarding.broker.journal
         before = journal.written
         consumer = self.guests.consumers.pop(id, None)
         if consumer is not None:
             consumer.channel.consumers.pop(str(id), None)
             consumer.queue.remove_consumer(consumer)
-        self.answer(request, b"" if journal.written == before else b"\x01")     # its queue goes with it
+        if journal.written == before:
+            self.answer(request, b"")
+        elif request:                   # its queue goes with it, and the client may declare it anew when it is answered
+            self.forwarding.broker.parting.append(LastLeft(before + 1, journal.written, self, request))
 
-    def _unpark(self, consumer: int) -> None:
+    def _withhold(self, consumer: int, request: int) -> bool:
+        """The cancel of a consumer that went when its queue stopped leading here. It is dropped, as everything for the queue is:
+        an answer would say that the queue is gone. The other node asks the next leader instead."""
+        for log_id, consumers in self.guests.forgotten.items():
+            if consumer in consumers and log_id in self.dropped:
+                self.withheld.setdefault(log_id, []).append(request)
+                self.tell_dropped(log_id)
+                return True
+        return False
+
+    def _may_pass(self, log_id: int) -> bool:
+        front = self.forwarding.mirrored.get(log_id)
+        return front is not None and front.auto_delete
+
+    def queue_deleted(self, log_id: int) -> None:
+        self.dropped.pop(log_id, None)
+        self.attempts.pop(log_id, None)
+        self.begun.pop(log_id, None)
+        self.guests.forgotten.pop(log_id, None)
+        for request in self.withheld.pop(log_id, []):
+            self.answer(request, b"")
+        if log_id in self.parked:
+            self.queue_known(log_id)
+
+    def _unpark(self, consumer: int) -> int:
+        """Returns for which queue it waited, or 0."""
+        found = 0
         for log_id, waiting in list(self.parked.items()):
+            for each in waiting:
+                if _is_consume_of(each, consumer):
+                    found = log_id
+                    self.refuse(REQUEST.unpack_from(each.payload, 0)[0], 404, "")
             kept = [each for each in waiting if not _is_consume_of(each, consumer)]
             if kept:
                 self.parked[log_id] = kept
             else:
                 del self.parked[log_id]
+        return found
 
     def _credit(self, payload: bytes) -> None:
         for at in range(0, len(payload), CREDITED_SIZE):
@@ -311,7 +462,7 @@ class Reception:
         channel = self.guests.guests.get(id)
         if channel is not None:
             channel.limit = limit
-            channel.wake_queues()
+            channel.ease()
 
     def _leave(self, id: int) -> None:
         channel = self.guests.guests.pop(id, None)
@@ -323,6 +474,9 @@ class Reception:
 
     def _settle(self, payload: bytes) -> None:
         log_id, how = SETTLED.unpack_from(payload, 0)
+        if log_id in self.dropped:
+            self.tell_dropped(log_id)
+            return
         stay = self.stays.get(log_id)
         if stay is None:
             return
@@ -342,7 +496,7 @@ class Reception:
                     queue.reject(delivery.message)
                 if delivery.channel.limit and delivery.channel is not limited:
                     limited = delivery.channel
-                    limited.wake_queues()
+                    limited.ease()
         if queue.backlog.count and not queue.is_deleted:
             queue.activate()
         if queue.is_deleted and not stay.unacked:
@@ -353,7 +507,9 @@ class Reception:
     def _get(self, queue: Queue, request: int, payload: bytes) -> None:
         _, _, id, floor, flags = GET_HEAD.unpack_from(payload, 0)
         channel = self.guests.guests.get(id)
-        if channel is not None:         # else it has left while this waited
+        if channel is None:             # it has left while this waited
+            self.refuse(request, 404, "")
+        else:
             GuestGet(self, self._stay(queue, floor), channel, request, no_ack=flags & NO_ACK != 0).attempt()
 
     def _may_go(self, queue: Queue, request: int, flags: int) -> None:

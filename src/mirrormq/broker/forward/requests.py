@@ -29,6 +29,7 @@ from mirrormq.broker.forward.codec import (
     IF_EMPTY,
     IF_UNUSED,
     INSPECT,
+    LAST_LEFT,
     NO_ACK,
     PURGE,
     REDELIVERED,
@@ -38,7 +39,7 @@ from mirrormq.broker.forward.codec import (
     properties_of,
 )
 from mirrormq.broker.message import Message
-from mirrormq.broker.stability import Barrier
+from mirrormq.broker.stability import Barrier, lose_all, pass_all
 from mirrormq.wire.errors import (
     AccessRefused,
     AMQPError,
@@ -65,6 +66,7 @@ from mirrormq.wire.methods import (
 from mirrormq.wire.table import encode_table
 
 if TYPE_CHECKING:
+    from mirrormq.broker.connection import Connection
     from mirrormq.broker.forward.away import AwayConsumer, AwayQueue
 
 CONSUME_METHOD: Final = 60 << 16 | 20
@@ -189,13 +191,15 @@ class CancelRequest(Request):
         return CANCEL_HEAD.pack(id, self.consumer.id)
 
     def answered(self, data: bytes) -> None:
-        """Where an auto-delete queue goes with its last consumer, cancel-ok waits until it is gone from this node too."""
-        if data and not self.queue.is_deleted:
-            self.queue.farewells.append(self)
-        else:
-            self.finish()
+        """Where an auto-delete queue has gone with its last consumer, it is gone from this node too."""
+        self.finish()
 
     def finish(self) -> None:
+        self.part()
+        self.tell()
+
+    def part(self) -> None:
+        """The consumer is not one any more, whatever becomes of its queue."""
         consumer = self.consumer
         queue = self.queue
         queue.embassy.consumers.pop(consumer.id, None)
@@ -203,10 +207,12 @@ class CancelRequest(Request):
             queue.requeue(message)
         consumer.parked.clear()
         queue.forget_consumer(consumer)
-        channel = consumer.channel
-        channel.consumers.pop(consumer.tag, None)
+        consumer.channel.consumers.pop(consumer.tag, None)
+
+    def tell(self) -> None:
+        channel = self.consumer.channel
         if self.then is None:
-            self.reply(None if self.no_wait else BasicCancelOk(consumer.tag))
+            self.reply(None if self.no_wait else BasicCancelOk(self.consumer.tag))
         elif not channel.is_gone():
             channel.try_again(self.then)
 
@@ -218,6 +224,62 @@ class CancelRequest(Request):
 
     def home_gone(self) -> None:
         self.finish()
+
+
+class GoodbyeRequest(Request):
+    """The cancel of a consumer that leaves with its channel. Where its client has closed the connection, close-ok waits until an
+    auto-delete queue is gone."""
+
+    def __init__(self, consumer: AwayConsumer, connection: Connection | None) -> None:
+        super().__init__(CANCEL, consumer.away, None, CANCEL_METHOD)
+        self.consumer: AwayConsumer = consumer
+        self.connection: Connection | None = connection
+        self.survives = False
+        if connection is not None:
+            connection.goodbyes += 1
+
+    def encode(self, id: int) -> bytes:
+        return CANCEL_HEAD.pack(id, self.consumer.id)
+
+    def tell(self) -> None:
+        if self.connection is not None:
+            self.connection.goodbye_heard()
+
+    def answered(self, data: bytes) -> None:
+        self.tell()
+
+    def failed(self, error: AMQPError) -> None:
+        self.tell()
+
+    def cut_off(self) -> None:
+        self.tell()
+
+
+class DepartureRequest(Request):
+    """A consumer of a mirrored auto-delete queue left while the lead moved, or while its leader could not be reached. The former
+    leader may have forgotten the consumer before it heard of that, and the next one has never had it: it is asked to let the
+    queue go if it has no consumer. A client may wait for the answer (`leaving`); a broken session ends only its waiting."""
+
+    def __init__(self, queue: AwayQueue, leaving: CancelRequest | GoodbyeRequest | None) -> None:
+        super().__init__(DELETE, queue, None, CANCEL_METHOD)
+        self.leaving: CancelRequest | GoodbyeRequest | None = leaving
+
+    def encode(self, id: int) -> bytes:
+        return ASKED.pack(id, self.queue.log_id, LAST_LEFT)
+
+    def tell(self) -> None:
+        leaving, self.leaving = self.leaving, None
+        if leaving is not None:
+            leaving.tell()
+
+    def answered(self, data: bytes) -> None:
+        self.tell()
+
+    def failed(self, error: AMQPError) -> None:
+        self.tell()
+
+    def home_gone(self) -> None:
+        self.tell()
 
 
 class GetRequest(Request):
@@ -277,8 +339,26 @@ class InspectRequest(Request):
         channel = self.channel
         assert channel is not None
         messages, consumers = COUNTS.unpack_from(data, 0)
+        channel.patience = 0
         channel.last_queue = self.queue.name
         self.reply(None if self.no_wait else QueueDeclareOk(self.queue.name, messages, consumers))
+
+    def refused(self, code: int, text: str) -> None:
+        """A queue that is just going is waited for, so that the client may have it anew."""
+        channel = self.channel
+        if code == 404 and not text and not self.declare.passive and channel is not None and not channel.is_gone():
+            if self.queue.is_deleted:
+                channel.patience = 0
+                channel.try_again(self.declare)
+                return
+            if agreement.be_patient(channel.connection.broker, channel, self.declare):
+                return
+        super().refused(code, text)
+
+    def failed(self, error: AMQPError) -> None:
+        if self.channel is not None:
+            self.channel.patience = 0
+        super().failed(error)
 
     def home_gone(self) -> None:
         """A queue that does not outlive its node is about to go with it; then the client may have it anew."""
@@ -317,6 +397,15 @@ class DeleteRequest(Request):
         else:
             super().refused(code, text)
 
+    def home_gone(self) -> None:
+        """No copy of a mirrored queue that is in sync can be reached: it is deleted, unless it may go only while it is empty."""
+        if not self.queue.is_mirrored:
+            super().home_gone()
+        elif self.asked.if_empty:
+            self.failed(self.queue.may_hold_messages())
+        else:
+            self._propose(0)
+
     def _propose(self, count: int) -> None:
         channel = self.channel
         assert channel is not None
@@ -332,19 +421,27 @@ class DeleteRequest(Request):
 
 
 class FenceRequest(Request):
-    """Everything that was handed over to this queue is stable."""
+    """The settlements that were handed over to this queue before are stable. Those that a broken session has cut off are lost, so
+    another session, or another leader, may not answer for them."""
 
     def __init__(self, queue: AwayQueue, waiters: list[Barrier]) -> None:
         super().__init__(FENCE, queue, None, 0)
         self.waiters: list[Barrier] = waiters
+        self.survives = False
 
     def answered(self, data: bytes) -> None:
-        waiters = self.waiters
-        self.waiters = []
-        for waiter in waiters:
-            waiter.outstanding -= 1
-            if waiter.outstanding == 0:
-                waiter.passed()
+        waiters, self.waiters = self.waiters, []
+        pass_all(waiters)
+
+    def refused(self, code: int, text: str) -> None:
+        if code == 404 and not text:
+            self.answered(b"")          # its messages have gone with the queue
+        else:
+            self.cut_off()
 
     def failed(self, error: AMQPError) -> None:
-        self.answered(b"")
+        self.cut_off()
+
+    def cut_off(self) -> None:
+        waiters, self.waiters = self.waiters, []
+        lose_all(waiters)

@@ -9,7 +9,7 @@ from mirrormq.admin.rendezvous import full_name
 from mirrormq.cli.ctl.client import Answer
 from mirrormq.cli.ctl.context import Context
 from mirrormq.cli.ctl.faults import DATA, SOFTWARE, UNAVAILABLE, Failure, Misuse, WrongState
-from mirrormq.cli.ctl.node import START_PATIENCE, listener_line, listeners_of, print_sections
+from mirrormq.cli.ctl.node import START_PATIENCE, listener_line, listeners_of, partitions, print_sections
 
 SHOWN: Final = 20           # names of lost queues; more would hide the sentence
 CODES: Final = {"itself": SOFTWARE}
@@ -173,8 +173,8 @@ def cluster_status(context: Context) -> None:
         ("Maintenance status", [f"Node: {name}, status: {_maintenance(is_on)}"
                                 for name, is_on in cluster["maintenance"].items()]),
         ("Alarms", _alarms(cluster)),
-        ("Network Partitions", [f"Node {name} cannot communicate with {', '.join(others)}"
-                                for name, others in cluster["partitions"].items()]),
+        ("Network Partitions", partitions(cluster)),
+        *clocks(cluster),
         ("Listeners", [f"Node: {name}, {listener_line(item)}" for name, items in cluster["listeners"].items()
                        for item in listeners_of({"listeners": items})]),
         ("Feature flags", [f"Flag: {flag['name']}, state: {flag['state']}" for flag in flags]),
@@ -190,6 +190,14 @@ def _document(cluster: dict[str, Any], flags: list[Any], product: str) -> dict[s
         "versions": {name: {"rabbitmq_name": product, "rabbitmq_version": version}
                      for name, version in cluster["versions"].items()},
     }  # fmt: skip
+
+
+def clocks(cluster: dict[str, Any]) -> list[tuple[str, list[str]]]:
+    """Only when they differ; a node of an earlier release does not tell."""
+    apart: dict[str, float] = cluster.get("clocks_apart", {})
+    lines = [f"The clock of node {name} is {abs(seconds):.1f} seconds {'ahead of' if seconds > 0 else 'behind'} that of node "
+             f"{cluster['node']}" for name, seconds in apart.items()]
+    return [("Clocks", lines)] if lines else []
 
 
 def _maintenance(is_on: bool) -> str:  # noqa: FBT001 - a value of a table

@@ -62,6 +62,16 @@ def _alarms(node: dict[str, Any]) -> list[str]:
     return [f"{name} alarm on node {node['name']}" for key, name in names.items() if node[key]]
 
 
+def partitions(cluster: dict[str, Any]) -> list[str]:
+    """From what the node that was asked is cut off."""
+    found = [f"Node {name} cannot communicate with {', '.join(others)}" for name, others in cluster["partitions"].items()]
+    if cluster["store"]:
+        found.append(f"Node {cluster['node']} does not reach the coordination store, which is {cluster['store']}")
+    if cluster["paused"]:
+        found.append(f"Node {cluster['node']} is paused: {cluster['paused']}")
+    return found
+
+
 def listeners_of(overview: dict[str, Any]) -> list[dict[str, Any]]:
     found = []
     for item in overview["listeners"]:
@@ -94,8 +104,11 @@ def status(context: Context) -> None:
     overview, node = _look(context)
     context.out.banner(f"Status of node {node['name']} ...")
     vhosts = len(context.client.get("/api/vhosts?columns=name"))
+    cluster = context.client.get("/api/cluster")
+    cut_off = partitions(cluster)
     if context.out.is_json:
-        context.out.document(_status_document(overview, node, vhosts))
+        more = {name: cluster[name] for name in ("partitions", "paused", "store")} if cut_off else {}
+        context.out.document(_status_document(overview, node, vhosts) | more)
         return
     totals = overview["object_totals"]
     print_sections(context, [
@@ -105,6 +118,7 @@ def status(context: Context) -> None:
         ("Config files", [f" * {file}" for file in node["config_files"]]),
         ("Log file(s)", [f" * {file}" for file in node["log_files"]]),
         ("Alarms", _alarms(node)),
+        *([("Network Partitions", cut_off)] if cut_off else []),
         ("Memory", [
             f"Total memory used: {_size(context, node['mem_used'])}", "Calculation strategy: rss",
             f"Memory high watermark setting: computed to: {_size(context, node['mem_limit'])}"]),

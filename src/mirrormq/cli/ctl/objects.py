@@ -64,6 +64,7 @@ QUEUES: Final[dict[str, Column]] = _columns(
     "online": lambda row: [row["node"], *row.get("slave_nodes", [])],
     "slave_pids": _pids("slave_nodes"), "mirror_pids": _pids("slave_nodes"),
     "synchronised_slave_pids": _pids("synchronised_slave_nodes"), "synchronised_mirror_pids": _pids("synchronised_slave_nodes"),
+    "waits_for": lambda row: " ".join(row.get("waits_for", [])), "reason": lambda row: row.get("reason", ""),
     "recoverable_slaves": lambda row: row.get("recoverable_slaves") or "",
     "recoverable_mirrors": lambda row: row.get("recoverable_slaves") or "",
 }  # fmt: skip
@@ -102,9 +103,9 @@ CONSUMERS: Final[dict[str, Column]] = {
 }  # fmt: skip
 
 
-def wanted(context: Context, known: dict[str, Column], default: tuple[str, ...]) -> list[str]:
-    """The columns of the command line, in words or with commas."""
-    names = [name for word in context.args for name in word.split(",") if name] or list(default)
+def wanted(context: Context, known: dict[str, Column], default: tuple[str, ...], first: int = 0) -> list[str]:
+    """The columns of the command line from the word `first` on, in words or with commas."""
+    names = [name for word in context.args[first:] for name in word.split(",") if name] or list(default)
     unknown = sorted({name for name in names if name not in known})
     if unknown:
         raise Misuse(f"Info key(s) {','.join(unknown)} are not supported")
@@ -122,13 +123,26 @@ def _in_vhost(context: Context, path: str) -> list[Source]:
 
 
 def list_queues(context: Context) -> None:
-    names = wanted(context, QUEUES, ("name", "messages"))
+    """A first word that is no column but the name of a queue asks for this queue alone."""
+    only = _queue_named(context)
+    names = wanted(context, QUEUES, ("name", "messages"), 0 if only is None else 1)
     timeout = context.values.get("timeout")
     seconds = f"{float(timeout):.1f}" if isinstance(timeout, float) else "60.0"
     context.out.banner(f"Timeout: {seconds} seconds ...")
     context.out.banner(f"Listing queues for vhost {context.vhost} ...")
-    rows = _in_vhost(context, "/api/queues")
-    _show(context, _chosen(context, rows), names, QUEUES)
+    rows = _in_vhost(context, "/api/queues") if only is None else [only]
+    chosen = _chosen(context, rows)
+    _show(context, chosen, names, QUEUES)
+    for row in chosen:
+        if "waits_for" in row:
+            context.out.banner(f"Queue '{row['name']}' is not served: {row['reason']}")
+
+
+def _queue_named(context: Context) -> Source | None:
+    if not context.args or all(name in QUEUES for name in context.args[0].split(",")):
+        return None
+    answer = context.client.request("GET", queue_path(context))
+    return dict(answer.body) if answer.is_good else None
 
 
 def _chosen(context: Context, rows: list[Source]) -> list[Source]:

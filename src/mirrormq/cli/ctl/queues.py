@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import time
-from typing import Any
+from typing import Any, Final
 
 from mirrormq.cli.ctl.client import part
 from mirrormq.cli.ctl.context import Context
-from mirrormq.cli.ctl.faults import UNAVAILABLE, USAGE, Failure, refused
+from mirrormq.cli.ctl.faults import UNAVAILABLE, USAGE, Failure, Misuse, no_vhost, refused
 from mirrormq.cli.ctl.objects import connection_pid, queue_path
 
 
@@ -44,6 +45,62 @@ def _why_kept(reason: str) -> str:
     if reason.endswith("in use"):
         return "Queue is in use"
     return "Queue is not empty" if reason.endswith("not empty") else reason
+
+
+ADD_WORDS: Final = ("durable", "auto_delete", "node", "mirrored", "copy_from", "routing_key", "arguments", "mirroring")
+
+
+def add_queue(context: Context) -> None:
+    """Tutorials know this command; RabbitMQ has none. `mirroring` names queues that get everything that enters this one."""
+    given = _words(context.args[1:])
+    copies = _copies(given.pop("mirroring", None))
+    if "arguments" in given:
+        given["arguments"] = _json("arguments", given["arguments"])
+    context.out.banner(f"Adding queue '{context.arg(0)}' in vhost '{context.vhost}' ...")
+    body = {"durable": True, **given}
+    _declare(context, context.arg(0), body)
+    for copy in copies:
+        _declare(context, copy, {"durable": body["durable"], "copy_from": context.arg(0)})
+    context.done()
+
+
+def _words(args: list[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for word in args:
+        name, equals, value = word.partition("=")
+        if not equals or name not in ADD_WORDS:
+            raise Misuse(f"'{word}' is not one of {', '.join(f'{known}=…' for known in ADD_WORDS)}")
+        found[name] = value
+    return found
+
+
+def _json(name: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as fault:
+        raise Misuse(f"{name} is not JSON: {fault}") from None
+
+
+def _copies(text: str | None) -> list[str]:
+    """The names in `{"copies": [{"src_name": "other", "dst_tag": ""}]}`. A tag has no meaning here."""
+    if text is None:
+        return []
+    asked = _json("mirroring", text)
+    copies = asked.get("copies") if isinstance(asked, dict) else None
+    if not isinstance(copies, list) or not all(isinstance(copy, dict) and copy.get("src_name") for copy in copies):
+        raise Misuse('mirroring is such as {"copies": [{"src_name": "other-queue", "dst_tag": ""}]}; for mirrors on other nodes '
+                     "use mirrored=true, or set_policy")
+    if any(copy.get("dst_tag") for copy in copies):
+        raise Misuse("a dst_tag has no meaning here: leave it empty")
+    return [str(copy["src_name"]) for copy in copies]
+
+
+def _declare(context: Context, name: str, body: dict[str, Any]) -> None:
+    answer = context.client.request("PUT", f"/api/queues/{context.vhost_part}/{part(name)}", body)
+    if answer.status == 404:
+        raise no_vhost(context.vhost)
+    if not answer.is_good:
+        raise refused(answer.reason)
 
 
 # --- connections ----------------------------------------------------------------------------------------------------

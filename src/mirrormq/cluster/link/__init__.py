@@ -22,6 +22,7 @@ from mirrormq.cluster.link.errors import (
     Refused,
     Unreachable,
     VisitFailed,
+    WrongSecret,
 )
 from mirrormq.cluster.link.frames import BULK, CONTROL, LANES, RING, WORK, Frame
 from mirrormq.cluster.link.handshake import Acceptor, Dialler
@@ -53,4 +54,5 @@ __all__ = [
     "Terms",
     "Unreachable",
     "VisitFailed",
+    "WrongSecret",
 ]

@@ -11,6 +11,10 @@ class HandshakeFailed(LinkError):
     """Before authentication: whoever is there has not proved that it knows the secret, or is no node at all."""
 
 
+class WrongSecret(HandshakeFailed):
+    """The two sides have different secrets, and the acceptor has said so or found it out."""
+
+
 class Refused(LinkError):
     """The other side knows the secret and will not link; the text says why."""
 

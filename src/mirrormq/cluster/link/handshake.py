@@ -9,12 +9,14 @@
 
 Rules:
 
-- The dialler proves first. A stranger who dials gets a nonce for its own and then nothing; the acceptor says nothing at all to
-  who does not begin with the magic. A stranger who is dialled gets a nonce and a proof, and no name.
+- The dialler proves first. A stranger who dials gets a nonce for its own and then `NOT_KNOWN`, which is the same for everybody;
+  the acceptor says nothing at all to who does not begin with the magic. A stranger who is dialled gets a nonce and a proof, and
+  no name.
 - Each proof is over both fresh nonces and the role: a recorded one is worthless, and one sent back proves the wrong role.
 - The introduction names the node that was meant (`to`), so a dialler that is relayed to another node is refused there. The MACs
   of 5 and 6 cover names, ids, incarnations, versions and cluster, under a key of this connection alone.
-- Proofs are compared in constant time. Whoever fails gets no answer.
+- Proofs are compared in constant time. A wrong one is answered by `NOT_KNOWN` in place of a proof. A connection that ends without
+  it says nothing about the secret: lines break and nodes stop in the middle of a handshake too.
 - No side may be ahead: until the verdict, more bytes than the next message has are a fault, so nothing of a stranger is kept.
 - Why a node that knows the secret is refused (version, cluster, name) is told to it in the verdict.
 """
@@ -25,7 +27,7 @@ import hmac
 import json
 from typing import Final
 
-from mirrormq.cluster.link.errors import HandshakeFailed, LinkFault, Refused
+from mirrormq.cluster.link.errors import HandshakeFailed, LinkFault, Refused, WrongSecret
 from mirrormq.cluster.link.identity import Introduction, common_version, decode_introduction, decode_object
 
 MAGIC: Final = b"MMQLINK1"
@@ -34,6 +36,9 @@ MAGIC: Final = b"MMQLINK1"
 NONCE_SIZE: Final = 32
 HELLO_SIZE: Final = 40
 PROOF_SIZE: Final = 32
+NOT_KNOWN: Final = bytes(PROOF_SIZE)
+"""In place of the acceptor's proof: that of the dialler was wrong."""
+
 LETTER_LIMIT: Final = 16384
 """The longest introduction or verdict: five names of 255 characters, however they are escaped."""
 
@@ -145,7 +150,7 @@ class Dialler:
         if not proof:
             return b""
         if not hmac.compare_digest(proof, _mac(self._secret, _ACCEPTOR, self._hellos)):
-            raise HandshakeFailed(f"the other side does not know the secret; {SAME_SECRET}")
+            raise WrongSecret(f"the other side does not know the secret; {SAME_SECRET}")
         own = _mac(self._secret, _DIALLER, self._hellos)
         self._key = _mac(self._secret, _SESSION, self._hellos + own + proof)
         self._state = AWAITS_LETTER
@@ -230,7 +235,7 @@ class Acceptor:
         if not proof:
             return b""
         if not hmac.compare_digest(proof, _mac(self._secret, _DIALLER, self._hellos)):
-            raise HandshakeFailed(f"it does not know the secret; if it is a node of this cluster, {SAME_SECRET}")
+            raise WrongSecret(f"it does not know the secret; if it is a node of this cluster, {SAME_SECRET}")
         own = _mac(self._secret, _ACCEPTOR, self._hellos)
         self._key = _mac(self._secret, _SESSION, self._hellos + proof + own)
         self.is_authenticated = True

@@ -84,6 +84,10 @@ class LinkSession:
         self._has_spoken = True
         return b"".join(parts)
 
+    def is_quiet(self, now: int) -> bool:
+        """Two heartbeats have not come: the peer may be condemning this side already."""
+        return now - self._heard >= self._terms.silence_ms // 2
+
     def goodbye(self, sentence: str) -> bytes:
         """The last bytes of a session: they tell the other side why this is the end."""
         return own_frame(GOODBYE_KIND, sentence.encode(errors="replace")[:OWN_LIMIT])

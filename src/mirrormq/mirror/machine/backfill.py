@@ -8,6 +8,7 @@ Rules
  4. Pieces go by index: after a broken link, a failover or a cancel the learner goes on where it was, from whatever source.
  5. The last piece carries the queue's other state. Then the learner is whole, and joins like any other.
  6. Under manual sync it waits for the operator, or until everything it lacks is consumed.
+ 7. A cancel holds until the policy becomes `automatic`, an operator asks for a sync, or another node leads.
 """
 
 from __future__ import annotations
@@ -102,6 +103,16 @@ def ask_learners(s: State, *, on: bool) -> None:
         s.sync_told.clear()
         for node in s.view.learners:
             s.send(node, SyncAsked(s.epoch, on))
+
+
+def forget_cancel(s: State) -> None:
+    """The policy has become `automatic`. Each machine hears of it by itself, in any order: a leader that has not yet heard may
+    repeat the cancel to a learner that has, so it also says when the cancel is over."""
+    s.sync_cancelled = False
+    if s.role == LEADER and s.sync_order < 0:
+        s.sync_order = 0
+        for node in s.view.learners:
+            s.send(node, SyncAsked(s.epoch, True))
 
 
 def ask_again(s: State, node: str) -> None:

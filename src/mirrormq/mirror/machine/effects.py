@@ -73,15 +73,57 @@ class CutTail(Effect):
 class BeginAt(Effect):
     """Set aside what the log holds and start it anew at `first`; the entry before it was of epoch `before`."""
 
-    __slots__ = ("before", "first", "generation")
+    __slots__ = ("before", "differs", "first", "generation")
 
-    def __init__(self, first: int, before: int, generation: int) -> None:
+    def __init__(self, first: int, before: int, generation: int, differs: bool = False) -> None:
         self.first: int = first
+        self.differs: bool = differs        # what it held was found to be another state than the leader's
         self.before: int = before
         self.generation: int = generation
 
     def __repr__(self) -> str:
         return f"BeginAt({self.first})"
+
+
+class TakeSum(Effect):
+    """Say SumTaken when the log is folded up to that index, or at once where it is folded further."""
+
+    __slots__ = ("index",)
+
+    def __init__(self, index: int) -> None:
+        self.index: int = index
+
+    def __repr__(self) -> str:
+        return f"TakeSum({self.index})"
+
+
+class Compared(Effect):
+    """The leader's state and that of another copy, both as of this index, are the same or not. The counts are of messages."""
+
+    __slots__ = ("are_equal", "index", "mine", "node", "theirs")
+
+    def __init__(self, node: str, are_equal: bool, index: int, mine: int, theirs: int) -> None:
+        self.node: str = node
+        self.are_equal: bool = are_equal
+        self.index: int = index
+        self.mine: int = mine
+        self.theirs: int = theirs
+
+    def __repr__(self) -> str:
+        return f"Compared({self.node} {'equal' if self.are_equal else 'differs'} at {self.index})"
+
+
+class KeepLive(Effect):
+    """This log is about to go, and whoever took over by force in that epoch did not have everything (0: nobody did). If the log
+    does not know what was ended then, what is live in it may be nowhere else: put it into quarantine."""
+
+    __slots__ = ("lost_in",)
+
+    def __init__(self, lost_in: int) -> None:
+        self.lost_in: int = lost_in
+
+    def __repr__(self) -> str:
+        return f"KeepLive({self.lost_in})"
 
 
 class ReadLog(Effect):
@@ -138,14 +180,16 @@ class ProposeView(Effect):
 
 
 class BecameLeader(Effect):
-    """Fold the log to its end, seal further batches in this epoch, serve. forced: what the ring had confirmed may be missing."""
+    """Fold the log to its end, seal further batches in this epoch, serve. forced: what the ring had confirmed may be missing.
+    restarted: this node has followed nobody since it came up, so nobody who is known has kept what is transient."""
 
-    __slots__ = ("epoch", "forced", "why")
+    __slots__ = ("epoch", "forced", "restarted", "why")
 
-    def __init__(self, epoch: int, why: str, forced: bool) -> None:
+    def __init__(self, epoch: int, why: str, forced: bool, restarted: bool) -> None:
         self.epoch: int = epoch
         self.why: str = why
         self.forced: bool = forced
+        self.restarted: bool = restarted
 
     def __repr__(self) -> str:
         return f"BecameLeader({self.epoch}: {self.why})"

@@ -74,7 +74,7 @@ def _slowest(s: State) -> str:
         if s.statuses[node] < least:
             least = s.statuses[node]
             guilty = node
-    return guilty if least < s.end and len(s.view.ring) > 1 and (guilty != s.me or _others_have_more(s)) else ""
+    return guilty if least < s.handed and len(s.view.ring) > 1 and (guilty != s.me or _others_have_more(s)) else ""
 
 
 def _others_have_more(s: State) -> bool:

@@ -215,6 +215,19 @@ class BackfillRead(Input):
         self.upto: int = upto
 
 
+class SumTaken(Input):
+    """The answer to TakeSum: the log folded up to `index` has so many persistent messages of so many bytes, and this checksum of
+    what is live; -1 where that is not known."""
+
+    __slots__ = ("count", "index", "size", "sum")
+
+    def __init__(self, index: int, count: int, size: int, sum: int) -> None:
+        self.index: int = index
+        self.count: int = count
+        self.size: int = size
+        self.sum: int = sum
+
+
 class PieceInstalled(Input):
     """The piece is on disk."""
 

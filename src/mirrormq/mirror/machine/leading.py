@@ -7,6 +7,7 @@ Rules
  2. A hand-over: hold publishers, wait until the whole ring has everything, swap. A hand-over that takes too long is called off.
  3. A learner joins in two steps: first its mark counts, then, when it holds all that is stable, the view is swapped. Once that
     was proposed, its mark counts until the epoch is over, for nobody can take a proposal back.
+    It is compared before (see compare.py).
  4. The policy's wishes come last: first who should be there is added, then who should not be there goes.
  5. Who gives the lead away gives it to the first in the policy's order. One that is about to be in sync is waited for, but not
     one that nobody synchronises.
@@ -17,6 +18,7 @@ from __future__ import annotations
 from typing import Final
 
 from mirrormq.mirror.deadlines import ALONE, HANDOVER_LIMIT, HANDOVER_RETRY, JOIN_LIMIT, NEVER, TOGETHER
+from mirrormq.mirror.machine import compare
 from mirrormq.mirror.machine.backfill import is_ordered
 from mirrormq.mirror.machine.effects import Hold
 from mirrormq.mirror.machine.marks import count_stable
@@ -29,6 +31,7 @@ JOIN_LAG: Final = 1000
 
 
 def decide(s: State) -> None:
+    compare.look_at_ring(s)
     _join_step(s)
     if not may_propose(s):
         return
@@ -63,6 +66,8 @@ def _suspicion(s: State, node: str) -> str:
         return "" if s.is_just_alone else "does not answer"
     if s.is_barred(node):
         return "has restarted"
+    if node in s.differing:
+        return "holds another state of the queue"
     return "is stopping" if node in s.leaving else ""
 
 
@@ -150,11 +155,16 @@ def _join_step(s: State) -> None:
             s.joining = ""
             count_stable(s)
     elif not s.handing and s.proposal is None:
+        waiting: list[str] = []
         for node in s.view.learners:
             if _can_join(s, node):
-                s.joining = node
-                s.joining_since = s.now
-                return
+                if node in s.alike:
+                    s.joining = node
+                    s.joining_since = s.now
+                    return
+                waiting.append(node)
+        if waiting and s.compare_until == NEVER:
+            compare.ask(s, waiting)
 
 
 def _can_join(s: State, node: str) -> bool:
@@ -164,7 +174,7 @@ def _can_join(s: State, node: str) -> bool:
     if s.desired is not None and node not in s.desired.members:
         return False
     last = s.view.ring[-1]
-    return s.end - standpoint.durable < JOIN_LAG and (last == s.me or not _cannot_reach(s, last, node))
+    return s.handed - standpoint.durable < JOIN_LAG and (last == s.me or not _cannot_reach(s, last, node))
 
 
 def _join(s: State) -> None:

@@ -73,7 +73,7 @@ def _advance(s: State, durable: int, received: int) -> None:
     """What is received is no progress of the disks: transient messages must not hide that persistent ones wait."""
     if durable > s.stable:
         s.stable = durable
-        s.stalled_at = s.now if durable < s.lineage.end else NEVER
+        s.stalled_at = s.now if durable < s.handed else NEVER
         s.probed_at = NEVER
         s.waiting_since = NEVER
     s.stable_received = max(s.stable_received, received)

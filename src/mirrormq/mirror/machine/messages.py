@@ -88,7 +88,7 @@ class Followed(Message):
         self.nonce: int = nonce
         self.keep: int = keep
         self.begin: int = begin
-        self.begin_epoch: int = begin_epoch     # of the entry before `begin`
+        self.begin_epoch: int = begin_epoch     # of the entry before `begin`; for who is in the view no more, State.lost_in
         self.stable: int = stable
         self.stable_received: int = stable_received
 
@@ -153,6 +153,33 @@ class SyncAsked(Message):
         super().__init__(epoch)
         self.on: bool = on
         self.drained_to: int = drained_to
+
+
+class AskSum(Message):
+    """The leader to a member or learner: what does your log come to at this index?"""
+
+    __slots__ = ("index",)
+
+    def __init__(self, epoch: int, index: int) -> None:
+        super().__init__(epoch)
+        self.index: int = index
+
+
+class TellSum(Message):
+    """The answer, at this index or where the sender has come further: see inputs.SumTaken."""
+
+    __slots__ = ("count", "index", "size", "sum")
+
+    def __init__(self, epoch: int, index: int, count: int, size: int, sum: int) -> None:
+        super().__init__(epoch)
+        self.index: int = index
+        self.count: int = count
+        self.size: int = size
+        self.sum: int = sum
+
+
+class TakeAnew(Message):
+    """The leader to a learner: your copy differs from mine, set it aside and take it anew."""
 
 
 class PieceWanted(Message):

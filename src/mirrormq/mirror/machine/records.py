@@ -62,18 +62,19 @@ class Desired:
     """What the policy wants of the queue, as of now. Every node works it out and gives it to its machine; the leader acts on it.
 
     members: who should hold it. leader: who should lead, "" if nobody in particular. order: names from the most preferred leader,
-    for when the lead is given away; nobody loses it because of them. revision: of the store, grows.
+    for when the lead is given away; nobody loses it because of them. gather: seconds for which entries may be kept back from the
+    mirrors, where replication is asynchronous. revision: of the store, grows.
     """
 
     __slots__ = (
-        "asynchronous", "automatic", "leader", "members", "min_in_sync", "order", "promote_after_crash", "promote_after_stop",
-        "rate", "revision",
+        "asynchronous", "automatic", "gather", "leader", "members", "min_in_sync", "order", "promote_after_crash",
+        "promote_after_stop", "rate", "revision",
     )
 
     def __init__(
         self, members: tuple[str, ...], leader: str = "", automatic: bool = True, min_in_sync: int = 1,
         asynchronous: bool = False, promote_after_crash: bool = False, promote_after_stop: bool = False, rate: int = 0,
-        revision: int = 0, order: tuple[str, ...] = (),
+        revision: int = 0, order: tuple[str, ...] = (), gather: float = 0.0,
     ) -> None:
         self.members: tuple[str, ...] = members
         self.leader: str = leader
@@ -85,6 +86,7 @@ class Desired:
         self.promote_after_stop: bool = promote_after_stop
         self.rate: int = rate               # bytes a second of a full sync, 0: no limit
         self.revision: int = revision
+        self.gather: float = gather if asynchronous else 0.0
 
     def __repr__(self) -> str:
         return f"Desired({','.join(self.members)} leader={self.leader or 'any'} {'auto' if self.automatic else 'manual'})"

@@ -9,8 +9,9 @@ from typing import Final
 
 from mirrormq.mirror.deadlines import ALONE, NEVER
 from mirrormq.mirror.machine.effects import Effect, Send
+from mirrormq.mirror.machine.inputs import SumTaken
 from mirrormq.mirror.machine.lineage import Lineage
-from mirrormq.mirror.machine.messages import Follow, Mark, Message
+from mirrormq.mirror.machine.messages import Follow, Mark, Message, TellSum
 from mirrormq.mirror.machine.records import Desired, View
 from mirrormq.mirror.machine.rules import Rules
 
@@ -81,10 +82,12 @@ class State:
         self.generation: int = 0
         self.first_kept: int = 1
         self.whole: bool = True                 # nothing that lives is missing below the log's first entry
+        self.lost_in: int = 0                   # the leader's: the last epoch whose leader ended by name what it did not have
         # following
         self.nonce: int = 0
         self.settled: bool = False              # in this epoch, in line with the predecessor
         self.follow_at: float = NEVER
+        self.has_parted: bool = False           # outside, and the leader has said that nothing is only in this log
         # marks, of this epoch
         self.mark_durable: int = 0
         self.mark_received: int = 0
@@ -99,6 +102,8 @@ class State:
         # feeding
         self.sessions: dict[str, Session] = {}
         self.waiting: dict[str, Follow] = {}    # requests to follow for which it is too early
+        self.gathered: int = 0                  # the leader's: the first entry that it keeps back for a while, 0: none
+        self.gather_until: float = NEVER
         self.held: list[HeldPiece] = []         # pieces of a full sync that wait until what they show is stable
         # the neighbourhood
         self.linked: set[str] = set()
@@ -124,6 +129,14 @@ class State:
         self.stalled_at: float = NEVER          # entries have waited without progress since
         self.probed_at: float = NEVER
         self.waiting_since: float = NEVER       # the same, over any number of probes and of the epochs that it leads
+        self.alike: set[str] = set()            # whose states were found equal in this epoch, and not equal
+        self.differing: set[str] = set()
+        self.differed_at: dict[str, float] = {}
+        self.compare_until: float = NEVER       # a comparison is under way, and until when
+        self.compare_at: float = NEVER          # when the ring is compared next
+        self.my_sum: SumTaken | None = None     # what has come of it: of this node, of others that were `asked`
+        self.sums: dict[str, TellSum] = {}
+        self.asked: set[str] = set()
         self.statuses: dict[str, int] = {}
         self.head: int = 0
         self.handing: bool = False
@@ -149,6 +162,11 @@ class State:
     @property
     def end(self) -> int:
         return self.lineage.end
+
+    @property
+    def handed(self) -> int:
+        """The last entry that the mirrors may have."""
+        return self.gathered - 1 if self.gathered else self.lineage.end
 
     @property
     def is_last(self) -> bool:

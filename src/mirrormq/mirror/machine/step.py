@@ -19,9 +19,9 @@ Rules
 from __future__ import annotations
 
 from mirrormq.mirror.deadlines import JOIN_LIMIT, NEVER, PROPOSAL_RETRY, SLOW
-from mirrormq.mirror.machine import backfill, health, leading, succession
+from mirrormq.mirror.machine import backfill, compare, health, leading, succession
 from mirrormq.mirror.machine.effects import Effect, Released, Standing
-from mirrormq.mirror.machine.feeding import acknowledged, hand_on, on_follow, on_log_read
+from mirrormq.mirror.machine.feeding import acknowledged, gather, hand_on, on_follow, on_log_read, release_gathered
 from mirrormq.mirror.machine.following import follow, on_entries, on_followed
 from mirrormq.mirror.machine.inputs import (
     Appended,
@@ -40,6 +40,7 @@ from mirrormq.mirror.machine.inputs import (
     SetDesired,
     Started,
     StoreReachable,
+    SumTaken,
     Sync,
     Tick,
     Trimmed,
@@ -49,6 +50,7 @@ from mirrormq.mirror.machine.marks import answer, count_stable, on_mark, on_note
 from mirrormq.mirror.machine.messages import (
     AskMark,
     AskStatus,
+    AskSum,
     Barred,
     Entries,
     Follow,
@@ -63,6 +65,8 @@ from mirrormq.mirror.machine.messages import (
     StableNote,
     Status,
     SyncAsked,
+    TakeAnew,
+    TellSum,
 )
 from mirrormq.mirror.machine.records import Batch
 from mirrormq.mirror.machine.state import LEADER, LEARNER, MEMBER, OUTSIDE, Standpoint, State
@@ -93,10 +97,13 @@ def _appended(s: State, batch: Batch) -> None:
     assert s.role == LEADER, "only the leader appends"
     assert batch.epoch == s.epoch, "a batch is sealed in the epoch in which it is sent"
     assert batch.first == s.lineage.end + 1, "a batch follows on the one before it"
-    if s.stalled_at == NEVER:
-        s.stalled_at = s.now
     s.lineage.extend(batch.epoch, batch.count)
-    hand_on(s, batch)
+    if s.compare_at == NEVER and len(s.view.ring) > 1:
+        compare.note_append(s)
+    if not gather(s, batch):
+        if s.stalled_at == NEVER:
+            s.stalled_at = s.now
+        hand_on(s, batch)
     if batch.waits:
         count_stable(s)
 
@@ -127,6 +134,7 @@ def _learner_mark(s: State, sender: str, mark: Mark) -> None:
     if s.joining == sender:
         count_stable(s)
     if not mark.whole:
+        s.alike.discard(sender)         # it takes its copy anew, and has yet to be compared
         backfill.tell_drained(s)
         backfill.ask_again(s, sender)
     s.undecided = True
@@ -165,6 +173,12 @@ def _said_rarely(s: State, sender: str, message: Message) -> None:
             s.send(sender, Status(s.epoch, s.durable, s.end))
     elif isinstance(message, Status):
         health.on_status(s, sender, message)
+    elif isinstance(message, AskSum):
+        compare.on_asked(s, sender, message)
+    elif isinstance(message, TellSum):
+        compare.on_told(s, sender, message)
+    elif isinstance(message, TakeAnew):
+        compare.on_take_anew(s, sender, message)
     elif isinstance(message, SyncAsked):
         backfill.on_sync_asked(s, sender, message)
 
@@ -194,6 +208,8 @@ def _cold(s: State, given: Input) -> None:
         s.store_reachable = given.reachable
     elif isinstance(given, BackfillRead):
         backfill.on_backfill_read(s, given)
+    elif isinstance(given, SumTaken):
+        compare.on_taken(s, given)
     elif isinstance(given, PieceInstalled):
         backfill.on_installed(s, given)
     else:
@@ -206,6 +222,8 @@ def _ordered(s: State, given: Input) -> None:
         _start(s, given)
     elif isinstance(given, SetDesired):
         if s.desired is None or given.desired.revision >= s.desired.revision:
+            if given.desired.automatic and s.desired is not None and not s.desired.automatic:
+                backfill.forget_cancel(s)
             s.desired = given.desired
         if s.role == LEADER:
             answer(s)
@@ -274,11 +292,14 @@ def _link_down(s: State, node: str) -> None:
     s.waiting.pop(node, None)
     s.missing.pop(node, None)
     s.learner_marks.pop(node, None)
+    s.alike.discard(node)
     s.peers_barred.pop(node, None)
     s.leaving.discard(node)
     if node == s.predecessor and s.role != LEADER:
         s.settled = False
         s.follow_at = NEVER
+    if s.view.ring and node == s.view.ring[0]:
+        s.sync_cancelled = False        # the leader says it again when the link is back, unless it no longer holds
     s.fill_busy = False
     report_reach(s)
 
@@ -300,6 +321,7 @@ def _tick(s: State) -> None:
 def _decide(s: State) -> None:
     if s.role == LEADER:
         leading.decide(s)
+        release_gathered(s)
         _stand(s, leading.accepts(s), leading.sentence(s))
     elif s.role != OUTSIDE:
         succession.decide(s)
@@ -318,6 +340,7 @@ def _next_wake(s: State) -> float:
     wake = min(s.note_at, s.follow_at)
     if s.role == LEADER:
         wake = min(wake, s.stalled_at + SLOW if s.probed_at == NEVER else health.judgement(s))
+        wake = min(wake, s.gather_until)
         if s.joining:
             wake = min(wake, s.joining_since + JOIN_LIMIT) if not s.join_proposed else wake
         if s.handing:
@@ -326,7 +349,7 @@ def _next_wake(s: State) -> float:
             wake = min(wake, s.hand_again_at)
         if s.slow:
             wake = min(wake, *s.slow.values())
-        wake = min(wake, leading.next_look(s))
+        wake = min(wake, leading.next_look(s), s.compare_until, s.compare_at)
     elif s.orphaned_at != NEVER:
         turn = succession.turn_of_member(s) if s.role == MEMBER else succession.turn_of_learner(s)
         if turn > s.now:

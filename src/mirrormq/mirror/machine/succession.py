@@ -95,7 +95,8 @@ def _as_learner(s: State) -> None:
         s.orphaned_at = s.now
     if s.now >= turn_of_learner(s) and may_propose(s):
         lost = " or ".join(s.view.ring)
-        force(s, f"{s.me} leads although it is not in sync, as the policy says: {lost} did not answer")
+        cause = f"{lost} was stopped" if s.view.stopped else f"{lost} did not answer"
+        force(s, f"{s.me} leads although it is not in sync, as the policy says: {cause}")
 
 
 def turn_of_learner(s: State) -> float:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from mirrormq.mirror.deadlines import NEVER
 from mirrormq.mirror.machine.effects import BecameLeader, Hold, NewEpoch, ProposeView, Released, SteppedDown
 from mirrormq.mirror.machine.feeding import answer_waiting
-from mirrormq.mirror.machine.following import follow
+from mirrormq.mirror.machine.following import follow, part
 from mirrormq.mirror.machine.marks import count_stable
 from mirrormq.mirror.machine.messages import AskMark, Barred, Leaving, Reach
 from mirrormq.mirror.machine.records import View
@@ -21,12 +21,20 @@ from mirrormq.mirror.machine.state import LEADER, LEARNER, MEMBER, OUTSIDE, Stat
 def adopt(s: State, view: View) -> None:
     led = s.role == LEADER
     learned = s.role == LEARNER
+    if s.view.ring[:1] != view.ring[:1]:
+        s.sync_cancelled = False        # the new leader knows nothing of a cancel that the former one was given
     s.view = view
     s.epoch = view.epoch
     _forget_epoch(s)
     _take_place(s)
     if learned and s.position >= 0:
         s.amnesiac = False
+    if s.amnesiac and s.role == MEMBER:
+        # This view was on its way when the copy was lost, and still counts on it. If the member followed in it with an empty log,
+        # the leader would find that the two logs have nothing in common.
+        s.barred = s.epoch
+        for node in s.view.ring:
+            tell_barred(s, node)
     s.undecided = True
     if s.role == LEADER:
         _lead(s, led=led)
@@ -41,10 +49,17 @@ def adopt(s: State, view: View) -> None:
 
 def _forget_epoch(s: State) -> None:
     s.settled = False
+    s.has_parted = False
     s.mark_durable = s.mark_received = 0
     s.sent_durable = s.sent_received = -1
     s.sessions.clear()
+    s.gathered = 0
+    s.gather_until = NEVER
     s.learner_marks.clear()
+    s.alike.clear()
+    s.differing.clear()
+    s.sums.clear()
+    s.compare_until = NEVER
     s.sync_told.clear()
     s.joining = ""
     s.join_proposed = False
@@ -75,9 +90,11 @@ def _take_place(s: State) -> None:
         s.predecessor = ring[-1] if ring else ""
     else:
         s.role = OUTSIDE
+        s.predecessor = ring[0] if ring else ""
 
 
 def _lead(s: State, *, led: bool) -> None:
+    restarted = s.bereft
     s.settled = True
     s.bereft = False
     s.whole = True
@@ -95,7 +112,8 @@ def _lead(s: State, *, led: bool) -> None:
         s.waiting_since = NEVER
         s.handing = False
         s.floor = s.end
-        s.out.append(BecameLeader(s.epoch, s.view.reason, s.view.forced))
+        s.compare_at = s.now
+        s.out.append(BecameLeader(s.epoch, s.view.reason, s.view.forced, restarted))
     if s.stable < s.end:
         s.stalled_at = s.now
     if len(s.view.ring) > 1:
@@ -113,8 +131,8 @@ def _step_down(s: State) -> None:
 
 
 def _finish_stop(s: State) -> None:
-    if s.role == OUTSIDE and s.epoch:
-        s.out.append(Released(f"{s.me} no longer holds the queue since epoch {s.epoch}"))
+    if s.role == OUTSIDE and s.epoch and s.end == 0:
+        part(s)
     elif s.stopping and (s.role == LEARNER or s.view.stopped):
         s.out.append(Released(f"{s.me} may stop: it is not in the ring of epoch {s.epoch}"))
     if s.stopping and s.role != LEADER and s.view.ring:

@@ -34,7 +34,7 @@ export default function cluster(_, refresh) {
     const mine = ++asked;
     const told = await get(`api/nodes/${seg(node)}/stop-forecast`).catch((fault) => ({ sentence: fault.message, queues: [], lost: 1 }));
     if (mine !== asked) return;
-    const kinds = { lost: "bad", waits: "warn", moves: "good" };
+    const kinds = { lost: "bad", partly: "bad", waits: "warn", moves: "good" };
     const rows = table({ key: (row) => JSON.stringify([row.vhost, row.name]), label: "forecast", empty: "It leads no queue.", columns: [
       { title: "Queue", class: "name", text: (row) => row.name, node: (row) => h("a", { href: link("queues", row.vhost, row.name) }, row.name) },
       { title: "Virtual host", text: (row) => row.vhost }, { title: "Messages", num: true, text: (row) => count(row.messages) },
@@ -43,7 +43,7 @@ export default function cluster(_, refresh) {
     rows.show(told.queues);
     const more = told.count > told.queues.length ? h("p", null, `${count(told.count - told.queues.length)} more are not shown.`) : null;
     set(forecast, h("section", { class: "card", id: "forecast" }, h("header", null, h("h2", null, `If ${node} stopped now`)),
-      h("div", { class: "body" }, h("div", { class: `note ${told.lost ? "bad" : told.waits ? "warn" : "good"}` }, told.sentence), more), rows.element));
+      h("div", { class: "body" }, h("div", { class: `note ${told.lost || told.partly ? "bad" : told.waits ? "warn" : "good"}` }, told.sentence), more), rows.element));
     forecast.scrollIntoView({ block: "nearest" });
   }
 
