@@ -25,6 +25,7 @@ class Cluster:
         self.quarantine: dict[str, list[Batch]] = {name: [] for name in self.names}
         self.sums: dict[str, tuple[int, int, int]] = {}     # what copies come to, where that is not all the same
         self.held_disks: set[str] = set()
+        self.held_sums: set[str] = set()
         self.store_down = False
         self.down: set[str] = set()
         self.happened: list[tuple[str, e.Effect]] = []
@@ -103,6 +104,7 @@ class Cluster:
                 break
             self.now = max(self.now, at)
             self.give(name, i.Tick())
+            assert self.states[name].wake_at > self.now, "a tick leaves nothing behind that is due"
         self.now = until
 
     @property
@@ -157,7 +159,7 @@ class Cluster:
             following = min(effect.position + 1, effect.base)
             done = following == effect.base
             self.later(who, i.BackfillRead(effect.to, effect.nonce, effect.base, following, b"m", done, upto))
-        elif isinstance(effect, e.TakeSum):
+        elif isinstance(effect, e.TakeSum) and who not in self.held_sums:
             self.later(who, i.SumTaken(effect.index, *self.sums.get(who, (0, 0, 0))))
         elif isinstance(effect, e.InstallPiece):
             self.pieces.append((who, effect))

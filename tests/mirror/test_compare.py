@@ -6,12 +6,13 @@ from array import array
 from pathlib import Path
 
 from mirror.nodes import QUEUE, Cluster, numbered
+from mirror.support import Cluster as Machines
 from mirror.support import three
 from mirrormq.log.snapshot import Snapshot
 from mirrormq.log.store import Store
 from mirrormq.mirror.deadlines import COMPARE_AFTER
 from mirrormq.mirror.machine import effects as e
-from mirrormq.mirror.machine.records import Desired
+from mirrormq.mirror.machine.records import Desired, View
 
 
 def test_a_member_that_differs_is_put_out_and_takes_its_copy_anew() -> None:
@@ -32,6 +33,18 @@ def test_a_checksum_that_one_side_does_not_know_is_no_difference() -> None:
     cluster.append()
     cluster.sums["b"] = (0, 0, -1)
     cluster.wait(COMPARE_AFTER + 1)
+    assert cluster.view.ring == ("a", "b", "c")
+
+
+def test_a_comparison_of_the_ring_waits_while_a_learner_is_asked() -> None:
+    cluster = Machines(View(1, ("a", "b"), ("c",)), desired=Desired(("a", "b", "c"), automatic=True))
+    cluster.held_sums.add("c")
+    cluster.wait(0.5)       # so that the two deadlines do not fall together
+    cluster.append()
+    cluster.wait(COMPARE_AFTER + 10)
+    assert cluster.view.ring == ("a", "b")
+    cluster.held_sums.clear()
+    cluster.wait(COMPARE_AFTER)
     assert cluster.view.ring == ("a", "b", "c")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mirror.support import Cluster, three
-from mirrormq.mirror.deadlines import ALONE, COMPARE_AFTER, NEVER, RESTART_GRACE, STAGGER
+from mirrormq.mirror.deadlines import ALONE, COMPARE_AFTER, NEVER, REJOIN_AFTER, RESTART_GRACE, STAGGER
 from mirrormq.mirror.machine import effects as e
 from mirrormq.mirror.machine import inputs as i
 from mirrormq.mirror.machine.messages import Entries, Mark
@@ -220,6 +220,21 @@ def test_two_disks_that_stutter_do_not_leave_the_leader_alone() -> None:
     assert (cluster.view.ring, cluster.stable) == (("a", "c"), 0)
     cluster.release_disk("c")
     assert (cluster.view.ring, cluster.stable) == (("a", "c"), 1)
+
+
+def test_a_member_that_was_slow_while_the_store_is_away_costs_no_turns_later() -> None:
+    """It could not be put out, and is well again."""
+    cluster = three()
+    cluster.held_disks.add("b")
+    cluster.store_down = True
+    cluster.append()
+    cluster.wait(3.0)
+    cluster.release_disk("b")
+    assert cluster.stable == 1
+    cluster.wait(REJOIN_AFTER)
+    cluster.store_down = False
+    cluster.wait(REJOIN_AFTER)
+    assert cluster.view.ring == ("a", "b", "c")
 
 
 def test_a_disk_that_stands_still_for_good_is_put_out_although_the_leader_is_alone_then() -> None:

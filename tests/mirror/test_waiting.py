@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from shutil import rmtree
 
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
-from pika.exceptions import ChannelClosedByBroker
+from pika.exceptions import ChannelClosedByBroker, NackError
 
 from .trio import QUEUE, Nodes, nodes_in, until
 
@@ -70,3 +72,39 @@ async def test_every_node_says_for_whom_it_waits(tmp_path: Path, node: str) -> N
             assert await nodes.api(node, "GET", page) == (200, [])
         reply = await nodes.at(node, refusal_to_count)
         assert reply == f"NOT_FOUND - queue 'q' in vhost '/' is {sentence}"
+
+
+@asynccontextmanager
+async def bereft(directory: Path) -> AsyncIterator[Nodes]:
+    """As above, but a has come back without its data directory."""
+    async with waiting(directory) as nodes:
+        rmtree(directory / "a")
+        await nodes.start("a")
+        await until(lambda: not any(nodes.is_hopeless(name) for name in ("b", "c")))
+        yield nodes
+
+
+@pytest.mark.parametrize("node", ["a", "c"])
+async def test_a_queue_whose_only_copy_is_lost_says_so_and_is_deleted(tmp_path: Path, node: str) -> None:
+    """Its leader's node is up, so clients do not count it as out of reach."""
+    async with bereft(tmp_path) as nodes:
+        reply = await nodes.at(node, refusal_to_count)
+        assert reply == ("NOT_FOUND - queue 'q' in vhost '/' is not served: a@localhost has lost its copy, and no other node "
+                         "was in sync: restore its files, or delete the queue")
+        with pytest.raises(NackError):
+            await nodes.publish(node, b"3")
+        assert await nodes.at(node, refusal) == 406
+        await nodes.at(node, lambda channel: channel.queue_delete(QUEUE))
+        await nodes.at(node, lambda channel: channel.queue_declare(QUEUE, durable=True))
+        await nodes.publish("b", b"4")
+        assert await nodes.count("c") == 1
+
+
+async def test_a_client_that_waits_for_a_queue_is_told_when_its_only_copy_is_lost(tmp_path: Path) -> None:
+    """The client asks while the node is starting: nobody knows yet that the copy is gone."""
+    async with waiting(tmp_path) as nodes:
+        rmtree(tmp_path / "a")
+        start = asyncio.create_task(nodes.start("a"))
+        await until(lambda: not nodes.is_hopeless("b"))
+        assert "has lost its copy" in await nodes.at("b", refusal_to_count)
+        await start

@@ -11,8 +11,11 @@ from fuzz.world import World
 from log.failing import FailingDisk
 from mirrormq.broker import registry
 from mirrormq.broker.arguments import QueueArguments
+from mirrormq.broker.message import address_of
+from mirrormq.broker.queue import Queue
 from mirrormq.log.entries import ChunkBuilder
 from mirrormq.node.node_log import NodeLog
+from mirrormq.wire.frames import content_frames
 
 
 async def until(holds: Callable[[], bool]) -> None:
@@ -54,26 +57,48 @@ async def test_a_commit_that_works_again_does_not_end_the_fault_of_tidying_up(tm
 
 
 async def test_a_deleted_queue_whose_record_was_brought_back_has_its_messages_and_no_grave(tmp_path: Path) -> None:
+    await leave_three(tmp_path / "log")
+    log, queue = with_queue(tmp_path / "log")
+    log.graves[queue.log_id] = None
+    log.recover(asyncio.get_running_loop())
+    assert (queue.next_index, queue.backlog.count) == (4, 3)
+    assert log.graves == {}
+    await log.close()
+
+
+async def test_what_a_queue_did_after_the_last_turn_is_in_its_log_when_that_is_closed(tmp_path: Path) -> None:
+    """In a stop, links to other nodes end after the last turn, and what their clients held goes back."""
+    await leave_three(tmp_path / "log")
+    log, queue = with_queue(tmp_path / "log")
+    log.recover(asyncio.get_running_loop())
+    queue.purge()
+    await log.close()
+    log, queue = with_queue(tmp_path / "log")
+    log.recover(asyncio.get_running_loop())
+    assert (queue.next_index, queue.backlog.count) == (5, 0)
+    await log.close()
+
+
+def with_queue(directory: Path) -> tuple[NodeLog, Queue]:
+    """A log in that directory that is not open yet, and a queue that writes to it."""
     world = World()
+    log = world.broker.log = NodeLog(directory, lambda _: None, lambda _: None, idle)
+    log.attach(world.broker)
     vhost = world.broker.vhosts["/"]
     registry.create_queue(world.broker, vhost, "q", QueueArguments({}), durable=True, auto_delete=False, owner=None)
     world.store.commit()
-    queue = vhost.queues["q"]
-    log = NodeLog(tmp_path / "log", lambda _: None, lambda _: None, idle)
-    log.attach(world.broker)
+    return log, vhost.queues["q"]
+
+
+async def leave_three(directory: Path) -> None:
+    """Messages of that queue."""
+    log, queue = with_queue(directory)
     log.recover(asyncio.get_running_loop())
     builder = ChunkBuilder(queue.log_id, 1, 1)
     for _ in range(3):
-        builder.enqueue(0, b"to", b"content", 7)
+        builder.enqueue(0, address_of("", "q"), content_frames(1, bytes(2), b"", 0), 0)
     log.append(queue.log_id, 1, 3, builder.seal(1), sync=True)
     await log.close()
-    again = NodeLog(tmp_path / "log", lambda _: None, lambda _: None, idle)
-    again.graves[queue.log_id] = None
-    again.attach(world.broker)
-    again.recover(asyncio.get_running_loop())
-    assert (queue.next_index, queue.backlog.count) == (4, 3)
-    assert again.graves == {}
-    await again.close()
 
 
 async def test_a_log_that_began_with_nothing_counts_as_new_until_what_was_lost_is_written_down(tmp_path: Path) -> None:

@@ -157,6 +157,7 @@ class Node:
         state = self.states[queue]
         if state.wake_at <= self.world.clock.now:
             self.give(queue, i.Tick())
+            assert state.wake_at > self.world.clock.now, "a tick leaves nothing behind that is due"
         elif state.wake_at < self.wakes[queue]:
             self.wakes[queue] = state.wake_at
             self.world.clock.at(state.wake_at, self._wake, incarnation, queue, state.wake_at)

@@ -25,7 +25,7 @@ def record_of(world: World, queue: str) -> dict[str, Any] | None:
 
 
 def by_name(world: World, name: str) -> SimNode:
-    return next(node for node in world.nodes if node.name == name)
+    return world.machines[name]
 
 
 def not_in_sync(world: World, queue: str, size: int) -> str:

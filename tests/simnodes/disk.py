@@ -166,9 +166,13 @@ class SimDisk(Disk):
             for naming in reversed(namings[keep:]):
                 naming.undo()
                 lost += 1
+        self.forget()
+        self.world.note(self.root.name, f"power lost: {lost} unsynced changes are gone")
+
+    def forget(self) -> None:
+        """Nothing that is not synced can be taken back any more."""
         self.changes.clear()
         self.namings.clear()
-        self.world.note(self.root.name, f"power lost: {lost} unsynced changes are gone")
 
 
 def _move(kept: Path, path: Path) -> None:

@@ -10,15 +10,19 @@ from mirrormq.broker.policy import Policy
 from simnodes.node import DOWN, SimNode
 
 if TYPE_CHECKING:
+    from simnodes.members import Members
     from simnodes.world import World
 
+MEMBERS = ("join", "leave", "forget", "lose_disk")
 KINDS = ("kill", "power", "stop", "freeze", "cut", "one_way", "reset", "slow_link", "store", "store_cut", "answers", "disk",
-         "slow_disk", "policy", "move", "all", "rolling", "clock", "drift", "isolate", "freeze_kill", "sync")
+         "slow_disk", "policy", "move", "all", "rolling", "clock", "drift", "isolate", "freeze_kill", "sync", *MEMBERS)
 
 
 class Faults:
-    def __init__(self, world: World, without: tuple[str, ...] = ()) -> None:
+    def __init__(self, world: World, members: Members, without: tuple[str, ...] = ()) -> None:
         self.world = world
+        self.members = members
+        self.members.on_end = self._struck
         self.kinds = [kind for kind in KINDS if kind not in without]
         self.under_way = 0
         self.last_at = -100.0
@@ -31,16 +35,20 @@ class Faults:
         among = [kind for kind in kinds or self.kinds if kind in self.kinds]
         chosen = rng.sample(among, min(len(among), rng.choice([2, 4, 8])))      # a seed has its own sorts of trouble
         for _ in range(count):
-            self.world.later(rng.random() * span, self._strike, rng.choice(chosen))
+            self.world.later(rng.random() * span, self.strike, rng.choice(chosen))
 
     def is_quiet(self) -> bool:
-        return self.under_way == 0 and self.world.now - self.last_at > 15 and all(node.is_up for node in self.world.nodes)
+        return (self.under_way == 0 and not self.members.is_busy and self.world.now - self.last_at > 15
+                and all(node.is_up for node in self.world.nodes))
 
-    def _strike(self, kind: str) -> None:
+    def strike(self, kind: str) -> None:
         if not self.is_healed:
-            self.last_at = self.world.now
+            self._struck()
             self.counts[kind] = self.counts.get(kind, 0) + 1
-            getattr(self, kind)()
+            getattr(self.members if kind in MEMBERS else self, kind)()
+
+    def _struck(self) -> None:
+        self.last_at = self.world.now
 
     def is_store_well(self) -> bool:
         server = self.world.server
@@ -70,7 +78,7 @@ class Faults:
 
     def _start(self, node: SimNode) -> None:
         """It is started by whoever minds it, again and again."""
-        if node.state == DOWN:
+        if node.state == DOWN and not node.is_leaving:
             node.start()
         self._mind(node)
 
@@ -78,7 +86,7 @@ class Faults:
         self.world.later(1.0, self._look_after, node)
 
     def _look_after(self, node: SimNode) -> None:
-        if node.state == DOWN and node.given_up:
+        if node.state == DOWN and node.given_up and not node.is_leaving:
             node.start()
             self._mind(node)
 
@@ -303,7 +311,7 @@ class Faults:
             self._bring_up(node)
 
     def _bring_up(self, node: SimNode) -> None:
-        if node.state == DOWN:
+        if node.state == DOWN and not node.is_leaving:
             node.start()
-        if not node.is_up:
+        if not node.is_up and node in self.world.nodes:
             self.world.later(0.5, self._bring_up, node)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+from collections.abc import Coroutine
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mirrormq.admin import joining
+from mirrormq.admin.errors import ApiError
 from mirrormq.cluster.coordination import CoordinationError
-from mirrormq.cluster.keepsake import WrongDirectory
+from mirrormq.cluster.keepsake import Keepsake, WrongDirectory
 from mirrormq.cluster.membership import NotAdmitted
 from mirrormq.log.errors import LogError
 from mirrormq.node import link_door, pressure, runtime
@@ -21,6 +24,7 @@ from mirrormq.node.patience import StoreUnheard
 from mirrormq.node.runtime import Runtime, StartError
 from simnodes.disk import SimDisk, SimSurroundings
 from simnodes.loop import SimLoop
+from simnodes.store import SimStore
 from simnodes.timing import Clock
 
 if TYPE_CHECKING:
@@ -30,7 +34,7 @@ if TYPE_CHECKING:
 AMQP = 5672
 LINKS = 25672
 START_FAULTS = (StartError, StoreUnheard, CoordinationError, WrongDirectory, NotAdmitted, LinkPortTaken, LogError)
-DOWN, STARTING, UP, STOPPING = "down", "starting", "up", "stopping"
+DOWN, STARTING, UP, STOPPING, RESETTING = "down", "starting", "up", "stopping", "resetting"
 
 
 def patch_sockets() -> None:
@@ -40,10 +44,29 @@ def patch_sockets() -> None:
         loop: Any = asyncio.get_running_loop()
         return [loop.world.network.listen(loop, port)]
 
+    async def open_store(_config: NodeConfig, _keepsake: Keepsake) -> SimStore:
+        loop: Any = asyncio.get_running_loop()
+        return SimStore(loop.world.server, loop)
+
     link_door.listen = listen  # type: ignore[assignment]
+    joining.open_store = open_store  # type: ignore[assignment]
     runtime.tune_listener = lambda _number, _options: None
     pressure.resident_memory = lambda: 100 << 20
     pressure.free_disk = lambda _folder: 100 << 30
+
+
+class Application:
+    """What the commands for joining and leaving ask of a node's application."""
+
+    def __init__(self, node: SimNode) -> None:
+        self.config = node.config
+        self.runtime = node.runtime
+
+    def changing(self) -> asyncio.Lock:
+        return asyncio.Lock()
+
+    def require_stopped(self) -> None:
+        assert self.runtime is None
 
 
 class SimNode:
@@ -58,6 +81,8 @@ class SimNode:
         self.loop: SimLoop | None = None
         self.runtime: Runtime | None = None
         self.given_up = ""                  # why it ended by itself
+        self.is_leaving = False             # an operator is taking it out, and nobody else starts it
+        self.is_blank = True                # there is nothing on its disk
         self.starts = 0
         self.config = NodeConfig(
             node_name=self.name, data_dir=root / "data", tcp_listeners=(Listener("", AMQP),), management_port=None,
@@ -78,11 +103,15 @@ class SimNode:
         self.world.network.machine_back(self.host)
         self.state = STARTING
         self.given_up = ""
+        self.is_blank = False
         self.starts += 1
+        self.world.note(self.host, "starts")
+        self._begin(self._run(), "running the node")
+
+    def _begin(self, work: Coroutine[Any, Any, None], name: str) -> None:
         self.loop = SimLoop(self.world, self.clock, self.host)
         self.world.graveyard.append(self.loop)
-        self.world.note(self.host, "starts")
-        self.loop.create_task(self._run(), name="running the node")
+        self.loop.create_task(work, name=name)
 
     async def _run(self) -> None:
         try:
@@ -136,6 +165,40 @@ class SimNode:
         else:
             self._ended("")
 
+    def reset(self) -> None:
+        """What `mirrormqctl reset` does while the application is stopped."""
+        assert self.state == DOWN
+        self.state = RESETTING
+        self.world.note(self.host, "is reset")
+        self._begin(self._reset(), "resetting the node")
+
+    async def _reset(self) -> None:
+        try:
+            await joining.reset(Application(self))  # type: ignore[arg-type]
+        except (ApiError, *START_FAULTS, OSError) as fault:
+            self._ended(f"cannot be reset: {fault}")
+        else:
+            self.disk.forget()
+            self.is_blank = True
+            self._ended("")
+
+    def forget(self, name: str) -> asyncio.Task[bool]:
+        """What `mirrormqctl forget_cluster_node` does; whether that node is no member any more."""
+        assert self.loop is not None
+        task = self.loop.create_task(self._forget(name), name="forgetting a node")
+        self.loop.rearrange()
+        return task
+
+    async def _forget(self, name: str) -> bool:
+        self.world.note(self.host, f"is asked to forget {name}")
+        try:
+            await joining.forget(Application(self), name)  # type: ignore[arg-type]
+        except ApiError as fault:
+            return fault.error == "not_a_cluster_node"
+        except CoordinationError:
+            return False
+        return True
+
     def _ended(self, why: str) -> None:
         self.given_up = self.given_up or why
         self.world.note(self.host, f"has ended {why}")
@@ -146,7 +209,6 @@ class SimNode:
         self.loop.is_dead = True
         self.world.network.process_ended(self.loop)
         self.world.graveyard.append(asyncio.all_tasks(self.loop))
-        self.world.node_ended(self)
         self.loop = None
         self.runtime = None
         self.state = DOWN
@@ -183,8 +245,8 @@ class SimNode:
         self.world.note(self.host, "has lost its disk")
         shutil.rmtree(self.root)
         self.root.mkdir()
-        self.disk.changes.clear()
-        self.disk.namings.clear()
+        self.disk.forget()
+        self.is_blank = True
 
     def freeze(self, seconds: float) -> None:
         if self.loop is not None:

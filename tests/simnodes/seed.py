@@ -8,13 +8,16 @@ from typing import Any
 from mirrormq.wire.methods import BasicAck, BasicGet, BasicGetEmpty, QueueDeclare
 from simnodes import checks
 from simnodes.clients import Clients
-from simnodes.faults import Faults
+from simnodes.copies import Copies
+from simnodes.faults import MEMBERS, Faults
+from simnodes.ledger import FORCED as PROMOTION_IS_FORCED
 from simnodes.ledger import Ledger, Message
 from simnodes.line import Gone, Line, Refused
+from simnodes.members import Members
 from simnodes.node import patch_sockets
 from simnodes.world import World
 
-GENTLE, FORCED, CALM, KILLS, RETURN, DEPOSED = "gentle", "forced", "calm", "kills", "return", "deposed"
+GENTLE, FORCED, CALM, KILLS, RETURN, DEPOSED, CHANGING = "gentle", "forced", "calm", "kills", "return", "deposed", "changing"
 ALWAYS: dict[str, object] = {"ha-promote-on-shutdown": "always", "ha-promote-on-failure": "always"}
 SOON = 3.0              # seconds after which a process that was killed is known to be gone
 ANSWERED = 60.0         # seconds after the last fault within which everybody has an answer
@@ -33,9 +36,11 @@ class Seed:
         for _ in range(rng.choice([2, 3, 3, 3, 3, 4])):
             world.add_node()
         self.ledger = Ledger(world)
-        self.scenario = scenario or rng.choice([""] * 12 + [GENTLE, FORCED, FORCED, CALM, KILLS, RETURN, DEPOSED])
+        self.scenario = scenario or rng.choice([""] * 12 + [GENTLE, FORCED, FORCED, CALM, KILLS, RETURN, DEPOSED, CHANGING,
+                                                            CHANGING])
         self.queues = [f"q{number}" for number in range(1, rng.choice([2, 2, 3]))]
-        self.faults = Faults(world, without)
+        self.members = Members(world, Copies(world, self.ledger, self.queues))
+        self.faults = Faults(world, self.members, without)
         self.clients = Clients(world, self.ledger, self.queues)
         self.clients.is_quiet = self.faults.is_quiet
 
@@ -43,7 +48,7 @@ class Seed:
         try:
             self._begin()
             acts = {GENTLE: self._gently, FORCED: self._force, CALM: self._calmly, KILLS: self._kill, RETURN: self._return,
-                    DEPOSED: self._depose}
+                    DEPOSED: self._depose, CHANGING: self._change_members}
             acts.get(self.scenario, self._trouble)()
             self._settle()
             if not self.world.violations:
@@ -57,15 +62,12 @@ class Seed:
     def _begin(self) -> None:
         world, rng = self.world, self.world.rng
         for node in world.nodes:
-            node.clock.rate = 1 + (rng.random() - 0.5) * 1e-3
-            node.clock.start = rng.random() * 1e5
-            node.clock.step = rng.choice([0.0, rng.random() * 4 - 2])
             world.later(rng.random(), node.start)
         world.later(1.0, lambda: None)
         self._expect(lambda: all(node.is_up for node in world.nodes), 20, "the cluster does not start")
         world.run_until(world.now + 0.5)
         if self.scenario == FORCED:
-            self.ledger.lossy |= dict.fromkeys(self.queues, "promotion is forced")
+            self.ledger.lossy |= dict.fromkeys(self.queues, PROMOTION_IS_FORCED)
             self.faults.more = ALWAYS
             self.faults.put_policy({"ha-mode": "all", **({} if rng.random() < 0.7 else {"ha-sync-mode": "automatic"})})
         elif rng.random() < 0.7:
@@ -218,6 +220,17 @@ class Seed:
                 world.network.heal_lane(other, host)
         world.run_until(world.now + 5)
 
+    def _change_members(self) -> None:
+        """Nodes join, leave, are forgotten and lose their disks while clients work, now and then with other trouble."""
+        world, rng, clients = self.world, self.world.rng, self.clients
+        for work, kind in ((clients.publisher, "pub"), (clients.publisher, "pub"), (clients.consumer, "con"),
+                           (clients.transactor, "tx")):
+            clients.spawn(work, kind)
+        world.run_until(world.now + 3)
+        for _ in range(rng.choice([2, 3, 5])):
+            self.faults.strike(rng.choice(MEMBERS) if rng.random() < 0.8 else rng.choice(self.faults.kinds))
+            world.run_until(world.now + rng.choice([0.5, 5.0, 15.0]) * (0.5 + rng.random()))
+
     def _wait_in_sync(self) -> None:
         world = self.world
         for queue in self.queues:
@@ -228,6 +241,8 @@ class Seed:
     def _settle(self) -> None:
         world, clients = self.world, self.clients
         self.faults.heal_all()
+        self._expect(lambda: not self.members.is_busy, ANSWERED, "(members) an operator's work does not end",
+                     self._states)
         self._expect(lambda: all(node.is_up for node in world.nodes), ANSWERED, "(start) not every node comes up", self._states)
         world.run_until(world.now + world.rng.choice([1.0, 12.0]))
         clients.is_over = True

@@ -39,12 +39,12 @@ class World:
         self.directory = directory
         self.network = Network(self)
         self.server = Server(self)
-        self.nodes: list[SimNode] = []
+        self.nodes: list[SimNode] = []          # those that belong to the cluster, or are on their way in or out
+        self.machines: dict[str, SimNode] = {}  # all that there ever were, by the name of their node
         self.asking: dict[Any, None] = {}       # connections whose client waits for something
         self.slow_disks: dict[str, float] = {}
         self.clients_loop = SimLoop(self, Clock(lambda: self.now), CLIENTS)
         self.store_listeners: list[Callable[[dict[str, Item | None]], None]] = []
-        self.end_listeners: list[Callable[[SimNode], None]] = []
         self._listen_to_logs()
 
     # --- the schedule ------------------------------------------------------------------------------------------------
@@ -95,10 +95,6 @@ class World:
         for listener in self.store_listeners:
             listener(changes)
 
-    def node_ended(self, node: SimNode) -> None:
-        for listener in self.end_listeners:
-            listener(node)
-
     def disk_delay(self, host: str) -> float:
         slow = self.slow_disks.get(host, 0.0)
         return 0.0003 * (0.5 + self.rng.random()) + slow * self.rng.random() + (0.02 if self.rng.random() < 0.01 else 0.0)
@@ -106,11 +102,15 @@ class World:
     # --- nodes -------------------------------------------------------------------------------------------------------
 
     def add_node(self) -> SimNode:
-        host = f"n{len(self.nodes) + 1}"
+        host = f"n{len(self.machines) + 1}"
         root = self.directory / host
         root.mkdir(parents=True)
         node = SimNode(self, host, root)
+        node.clock.rate = 1 + (self.rng.random() - 0.5) * 1e-3
+        node.clock.start = self.rng.random() * 1e5
+        node.clock.step = self.rng.choice([0.0, self.rng.random() * 4 - 2])
         self.nodes.append(node)
+        self.machines[node.name] = node
         return node
 
     def close(self) -> None:
@@ -127,7 +127,7 @@ class _Ear(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         world = self._world
         clock = Current.clock
-        who = next((node.host for node in world.nodes if node.clock is clock), "?")
+        who = next((node.host for node in world.machines.values() if node.clock is clock), "?")
         text = record.getMessage()
         if record.exc_info and record.exc_info[1] is not None:
             fault = record.exc_info[1]

@@ -213,6 +213,7 @@ class Holding(RingPort):
 
     def _stand(self, effect: Standing) -> None:
         self.sentence = effect.sentence
+        self.rings.tell_waiting(self)
         desired = self.state.desired
         queue = self.queue
         if queue is not None:

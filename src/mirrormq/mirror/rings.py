@@ -51,6 +51,7 @@ from mirrormq.mirror.machine.inputs import (
 )
 from mirrormq.mirror.machine.messages import Follow, Message, Piece, PieceWanted
 from mirrormq.mirror.machine.records import View
+from mirrormq.mirror.machine.succession import has_lost_everything
 
 if TYPE_CHECKING:
     from mirrormq.broker.broker import Broker
@@ -236,11 +237,13 @@ class Rings:
             self.host.wake_at(when)
 
     def tick(self) -> None:
-        """Timers that are due."""
+        """Timers that are due. One that is set meanwhile comes in a later turn of the loop, so that no queue stops the node."""
         timers = self._timers
         now = self.host.now()
+        due: list[tuple[float, int, Holding]] = []
         while timers and timers[0][0] <= now:
-            when, _, holding = heapq.heappop(timers)
+            due.append(heapq.heappop(timers))
+        for when, _, holding in due:
             if holding.woken_at == when:
                 holding.woken_at = NEVER
                 if self.by_id.get(holding.log_id) is holding:
@@ -410,11 +413,20 @@ class Rings:
         holding = self.by_id.pop(log_id, None)
         self.unwell.pop(log_id, None)
         self._taken_anew.pop(log_id, None)
-        if holding is not None and holding.queue is not None:
+        if holding is not None:
+            holding.front.lost_copy = ""
             queue = holding.queue
-            holding.queue = None
-            self._dismiss(queue)
+            if queue is not None:
+                holding.queue = None
+                self._dismiss(queue)
         self.log.drop(log_id)
+
+    def tell_waiting(self, holding: Holding) -> None:
+        """Clients of all nodes wait for a queue that is led from here. If it never will be, they are told."""
+        is_lost = has_lost_everything(holding.state)
+        holding.front.lost_copy = holding.sentence if is_lost else ""
+        if is_lost:
+            self.broker.forwarding.queue_lost(holding.log_id)
 
     def _dismiss(self, queue: Queue) -> None:
         """Its consumers are told that it is gone."""

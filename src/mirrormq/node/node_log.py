@@ -257,6 +257,8 @@ class NodeLog(RingLog):
         assert broker is not None
         if self._committer is None:
             return
+        if broker.active:           # links have ended since the last turn, and what their clients held went back
+            broker.turn()
         for queue in list(broker.queues_by_log.values()):
             if queue.keeps and not queue.damage and queue.next_index > 1 and queue.ring is None:
                 self.store.put_snapshot(queue.snapshot(final=True))

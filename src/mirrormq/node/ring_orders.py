@@ -19,7 +19,8 @@ from mirrormq.cluster.rebalance import CONNECTIONS, QUEUES, Led, Move, plan
 from mirrormq.mirror.holding import Holding
 from mirrormq.mirror.machine.backfill import is_ordered
 from mirrormq.mirror.machine.inputs import HandOver, Sync
-from mirrormq.mirror.machine.state import LEADER, MEMBER, ROLES
+from mirrormq.mirror.machine.state import LEADER, ROLES
+from mirrormq.mirror.machine.succession import has_lost_everything
 from mirrormq.node.audit import KNEW, knew
 
 if TYPE_CHECKING:
@@ -258,7 +259,7 @@ def standpoint(holding: Holding) -> Json:
     state = holding.state
     return {"role": ROLES[state.role], "epoch": state.epoch, "end": state.end, "durable": state.durable, "stable": state.stable,
             "whole": state.whole, "sentence": holding.sentence, "filled": state.fill_position,
-            "is_lost": state.role == MEMBER and state.amnesiac and len(state.view.ring) == 1}
+            "is_lost": has_lost_everything(state)}
 
 
 def show(holding: Holding) -> Json:

@@ -90,6 +90,7 @@ class AwayQueue(Queue):
         self.is_mirrored: bool = False              # others can take over from its home
         self.holders: tuple[str, ...] = ()          # its leader, then those in sync with it
         self.learners: tuple[str, ...] = ()         # its mirrors that are not in sync
+        self.lost_copy: str = ""                    # this node alone was in sync, and has lost its copy: the words for it
         self.home = home
         self.embassy: Embassy = broker.forwarding.embassy(home)
         self.embassy.queues[log_id] = self
@@ -132,6 +133,9 @@ class AwayQueue(Queue):
         durable = "durable " if self.durable else ""
         return NotFound(f"home node '{self.home}' of {durable}queue '{self.name}' in vhost '{self.vhost}' "
                         "is down or inaccessible")
+
+    def copy_is_lost(self) -> NotFound:
+        return NotFound(f"queue '{self.name}' in vhost '{self.vhost}' is not served: {self.lost_copy}")
 
     def may_hold_messages(self) -> PreconditionFailed:
         """Nobody is there who knows that it is empty."""

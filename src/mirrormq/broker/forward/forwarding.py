@@ -208,6 +208,12 @@ class Forwarding:
             if queue.log_id in reception.parked:
                 reception.queue_known(queue.log_id)
 
+    def queue_lost(self, log_id: int) -> None:
+        """A mirrored queue will not be led here, nor elsewhere."""
+        for reception in list(self.receptions.values()):
+            if log_id in reception.parked:
+                reception.queue_known(log_id)
+
     def drop_parked(self, log_id: int) -> None:
         """Another node leads this queue: what waited here for it is sent there. A node that has missed this change of the lead
         would go on waiting for us, so it is told when we lead again."""

@@ -3,7 +3,7 @@
 Rules
  1. Frames are handled in their order. One that names a queue which this node does not serve waits for it: metadata reach the
     nodes at different times. A queue of which this node has not heard in time counts as deleted. A mirrored one is waited for
-    until it leads here or elsewhere, or is deleted.
+    until it leads here or elsewhere, or is deleted; or until it is known that nobody can lead it.
  2. Errors are those that the client's own node would have met; they are sent by code and text.
  3. Nothing is dropped in silence. From the first frame that is dropped for a queue, everything for it is, until the other node
     says RESTART. It does so when it moves to another leader and back, or when it hears DROPPED, which it is told as soon as the
@@ -232,12 +232,18 @@ class Reception:
             return
         waiting = self.parked.get(log_id)
         queue = self.forwarding.broker.queues_by_log.get(log_id)
-        if waiting is not None or (queue is None and log_id not in self.forwarding.deleted):
+        if waiting is not None or (queue is None and self._may_come(log_id)):
             if waiting is None:
                 waiting = self.parked[log_id] = []
             waiting.append(Parked(kind, payload))
         else:
             self._handle(queue, kind, payload)
+
+    def _may_come(self, log_id: i64) -> bool:
+        if log_id in self.forwarding.deleted:
+            return False
+        front = self.forwarding.mirrored.get(log_id)
+        return front is None or not front.lost_copy
 
     def queue_known(self, log_id: i64) -> None:
         """It is here, or it will never be."""
@@ -281,9 +287,10 @@ class Reception:
         if kind == PUBLISH:
             take_run(self, queue, payload)
             return
-        id = REQUEST.unpack_from(payload, 0)[0]
+        id, log_id = REQUEST.unpack_from(payload, 0)
         if queue is None or queue.is_deleted:
-            self.refuse(id, 404, "")
+            front = self.forwarding.mirrored.get(log_id)
+            self.refuse(id, 404, front.copy_is_lost().text if front is not None and front.lost_copy else "")
             return
         try:
             if queue.damage:

@@ -392,16 +392,23 @@ class DeleteRequest(Request):
         self._propose(COUNTS.unpack_from(data, 0)[0])
 
     def refused(self, code: int, text: str) -> None:
-        if code == 404:
-            self._propose(0)            # what is gone from its home is as good as deleted
-        else:
+        if code != 404:
             super().refused(code, text)
+        elif text:                      # it is there, and not served
+            self._propose_unseen()
+        else:
+            self._propose(0)            # what is gone from its home is as good as deleted
 
     def home_gone(self) -> None:
-        """No copy of a mirrored queue that is in sync can be reached: it is deleted, unless it may go only while it is empty."""
-        if not self.queue.is_mirrored:
+        """No copy of a mirrored queue that is in sync can be reached."""
+        if self.queue.is_mirrored:
+            self._propose_unseen()
+        else:
             super().home_gone()
-        elif self.asked.if_empty:
+
+    def _propose_unseen(self) -> None:
+        """Nobody knows what it holds: it is deleted, unless it may go only while it is empty."""
+        if self.asked.if_empty:
             self.failed(self.queue.may_hold_messages())
         else:
             self._propose(0)

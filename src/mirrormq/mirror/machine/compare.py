@@ -40,6 +40,11 @@ def look_at_ring(s: State) -> None:
         ask(s, others)
 
 
+def next_look(s: State) -> float:
+    """A comparison that is under way comes to its end before the next one begins."""
+    return s.compare_at if s.compare_until == NEVER else s.compare_until
+
+
 def note_append(s: State) -> None:
     """Something is to be compared again."""
     s.compare_at = s.now + COMPARE_AFTER

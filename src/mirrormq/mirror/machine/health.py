@@ -90,6 +90,6 @@ def forgive(s: State) -> None:
     """Who was slow may join again."""
     if s.slow:
         for node, until in list(s.slow.items()):
-            if s.now >= until and node not in s.view.ring:
+            if s.now >= until:
                 del s.slow[node]
                 s.undecided = True

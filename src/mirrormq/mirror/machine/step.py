@@ -349,7 +349,7 @@ def _next_wake(s: State) -> float:
             wake = min(wake, s.hand_again_at)
         if s.slow:
             wake = min(wake, *s.slow.values())
-        wake = min(wake, leading.next_look(s), s.compare_until, s.compare_at)
+        wake = min(wake, leading.next_look(s), compare.next_look(s))
     elif s.orphaned_at != NEVER:
         turn = succession.turn_of_member(s) if s.role == MEMBER else succession.turn_of_learner(s)
         if turn > s.now:

@@ -109,8 +109,13 @@ def force(s: State, why: str) -> None:
     propose(s, (s.me,), others, why, forced=s.role == LEARNER or s.amnesiac)
 
 
+def has_lost_everything(s: State) -> bool:
+    """This node alone was in sync, and has lost its copy: nobody will lead."""
+    return s.role == MEMBER and s.amnesiac and len(s.view.ring) == 1
+
+
 def sentence(s: State) -> str:
-    if s.role == MEMBER and s.amnesiac and len(s.view.ring) == 1:
+    if has_lost_everything(s):
         return f"{s.me} has lost its copy, and no other node was in sync: restore its files, or delete the queue"
     if s.role == MEMBER and s.i_am_barred:
         return f"{s.me} has restarted and waits for a new epoch of {' or '.join(s.view.ring)}"
