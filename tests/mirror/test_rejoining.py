@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 from mirror.nodes import QUEUE as LOG_ID
@@ -52,6 +53,22 @@ async def test_a_mirror_that_has_a_fault_takes_its_copy_anew(tmp_path: Path) -> 
         await nodes.want(ha_mode="nodes", ha_params=["b@localhost"], ha_sync_mode="automatic")
         await until(lambda: nodes.ring() == ["b"])
         assert await nodes.count("c") == 22
+
+
+def test_a_mirror_whose_disk_refuses_to_work_tries_again_and_blames_no_program(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, "a", "b")
+    cluster.begin()
+    cluster.wait(10)
+    cluster.publish(10)
+    node = cluster.nodes["b"]
+    node.rings._failed(node.holding, OSError(errno.EIO, "Input/output error"))
+    assert "the disk refused to work ([Errno 5] Input/output error); it is tried again" in node.reports[-1]
+    assert LOG_ID in node.rings.unwell
+    node.rings.trim()
+    cluster.rest()
+    cluster.wait(20)
+    assert cluster.view.ring == ("a", "b")
+    assert node.live() == 10
 
 
 def test_a_log_that_was_condemned_counts_for_nothing_when_a_new_view_comes(tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ from mirrormq.wire.methods import (
     BasicNack,
     BasicQos,
     BasicReject,
+    ChannelClose,
+    ChannelOpen,
     ConfirmSelect,
     QueueDeclare,
     QueuePurge,
@@ -268,14 +270,18 @@ class Clients:
         rng = self.world.rng
         line, other = await self.connect(name), await self.connect(name)
         prefix = rng.choice(["", "q-"])         # the policy mirrors queues whose names begin with a q
+        orphan = ""                             # the last queue, if its user has died: nobody says when it goes
         for _ in range(rng.choice([2, 6])):
             if self.is_over:
                 break
             is_exclusive = rng.random() < 0.4
             queue = f"{prefix}{name}-{'own' if is_exclusive else 'auto'}"
-            quiet = self.is_quiet()
+            quiet = self.is_quiet() and (queue != orphan or is_going(self.world, queue))
             await line.call(QueueDeclare(queue, exclusive=is_exclusive, auto_delete=not is_exclusive, durable=False))
             user = line if is_exclusive or rng.random() < 0.3 else other
+            orphan = ""
+            cancelled: list[str] = []
+            user.on_cancel = cancelled.append
             try:
                 await user.call(BasicConsume(queue, "t"))
             except Refused as fault:
@@ -283,13 +289,26 @@ class Clients:
                     self.world.violate(f"(passing) {name} declared {queue} on {line.node} and cannot consume from it on "
                                        f"{user.node}: {fault}")
                 raise
-            if is_exclusive or rng.random() < 0.3:
-                await user.close()
+            if rng.random() < 0.3:
+                await self._pause(0.02)
+            if cancelled and quiet and self.is_quiet():
+                self.world.violate(f"(passing) {queue} went while {name} consumed from it on {user.node}")
+            how = rng.random()
+            if is_exclusive or how < 0.4:
                 fresh = await self.connect(name)
+                if is_exclusive or how < 0.25:
+                    await user.close()
+                else:
+                    user.abort()
+                    orphan = queue
+                    await self._pause(0.005)
                 line, other = (fresh, other) if user is line else (line, fresh)
+            elif how < 0.6:
+                await user.call(ChannelClose(200, "enough"))
+                await user.call(ChannelOpen())
             else:
                 await user.call(BasicCancel("t"))
-            if rng.random() < 0.3:
+            if not orphan and rng.random() < 0.3:
                 await self._expect_gone(name, queue, is_quiet=quiet)
             if rng.random() < 0.3:
                 await self._pause(0.3)
@@ -325,3 +344,10 @@ class Clients:
             if message.queue == queue:
                 message.may_be_gone = True
         await line.close()
+
+
+def is_going(world: World, queue: str) -> bool:
+    """Whether its home has proposed its end and does not yet know that it is gone."""
+    return any(each.name == queue and each.is_going and not each.is_away
+               for node in world.nodes if node.is_up and node.runtime is not None
+               for each in node.runtime.broker.queues_by_log.values())

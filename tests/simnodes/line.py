@@ -199,7 +199,9 @@ class Line(asyncio.Protocol):
             self._transport.write(method_frame(1, BasicPublish(exchange, key)) + content_frames(1, properties, body, 131072))
 
     async def close(self) -> None:
-        """Politely; returns when the close-ok is there."""
+        """Politely; returns when the close-ok is there. What is still under way to this client goes back, and others may have
+        it before it arrives here."""
+        self.on_deliver = lambda _method, _body: None
         if self.end is None:
             await self.call(ConnectionClose(200, "goodbye"), channel=0)
         if self._transport is not None:

@@ -141,6 +141,7 @@ class Members:
         if left >= FEWEST and self.world.rng.random() < 0.4:
             self.world.note(node.host, "leaves for good")
             self.world.nodes.remove(node)
+            self.world.network.machine_back(node.host)      # it refuses connections, and nobody waits for it
         else:
             await asyncio.sleep(self.world.rng.random() * 3)
             await self._return(node)
@@ -171,7 +172,7 @@ class Members:
             line = Line(self.world, "operator")
             self.world.graveyard.append(line)
             try:
-                await line.open(self.world.rng.choice(self.world.nodes))
+                await line.open(self.world.rng.choice([node for node in self.world.nodes if node.is_up] or self.world.nodes))
                 await work(line)
                 await line.close()
                 return

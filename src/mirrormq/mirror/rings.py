@@ -175,7 +175,7 @@ class Rings:
         """A copy that does not lead is taken anew from those who are in sync, whatever has happened to it."""
         front = holding.front
         self.by_id.pop(holding.log_id, None)
-        if not isinstance(fault, QueueDamaged):
+        if not isinstance(fault, QueueDamaged | OSError):       # neither is a fault of the program
             self.broker.report_fault(fault)
         if holding.queue is None and (isinstance(fault, QueueDamaged) or holding.state.view.ring != (self.me,)):
             self._take_anew(holding, fault)
@@ -192,7 +192,10 @@ class Rings:
         front = holding.front
         log_id = holding.log_id
         now = self.host.now()
-        if isinstance(fault, OSError) or now < self._taken_anew.get(log_id, -NEVER) + ANEW_AFTER:
+        if isinstance(fault, OSError):
+            self._refused(holding, fault)
+            return
+        if now < self._taken_anew.get(log_id, -NEVER) + ANEW_AFTER:
             self.unwell[log_id] = holding, fault
             return
         if not holding.state.view.holds(self.me):
@@ -202,12 +205,17 @@ class Rings:
             try:
                 holding.spare_unsettled(f"{self.me} has given up its copy after a fault ({fault})")
             except OSError as refusal:
-                self.unwell[log_id] = holding, refusal
+                self._refused(holding, refusal)
                 return
         self._taken_anew[log_id] = now
         self.host.report("error", f"queue '{front.name}' in vhost '{front.vhost}' is not in sync here any more: {fault}")
         holding.found_damage(str(fault) or repr(fault))
         self.hold(front, holding.state.view, holding.revision, is_fresh=False, is_damaged=True)
+
+    def _refused(self, holding: Holding, refusal: OSError) -> None:
+        self.unwell[holding.log_id] = holding, refusal
+        self.host.report("error", f"queue '{holding.front.name}' in vhost '{holding.front.vhost}' is not mirrored on this node: "
+                                  f"the disk refused to work ({refusal}); it is tried again")
 
     def _try_again(self) -> None:
         unwell, self.unwell = self.unwell, {}
