@@ -62,8 +62,7 @@ class Cluster:
                 self.give(peer, i.LinkDown(name))
 
     def link(self, one: str, other: str) -> None:
-        self.give(one, i.LinkUp(other))
-        self.give(other, i.LinkUp(one))
+        self.give_all((one, i.LinkUp(other)), (other, i.LinkUp(one)))
 
     def cut(self, one: str, other: str) -> None:
         self.give(one, i.LinkDown(other))
@@ -123,11 +122,14 @@ class Cluster:
         return [effect for who, effect in self.happened if who == name and isinstance(effect, kind)]
 
     def give(self, name: str, given: i.Input) -> None:
+        self.give_all((name, given))
+
+    def give_all(self, *inputs: tuple[str, i.Input]) -> None:
         idle = not self.inbox
-        self.inbox.append((name, given))
+        self.inbox.extend(inputs)
         while idle and self.inbox:
             who, what = self.inbox[0]
-            if who not in self.down:
+            if who not in self.down and not (isinstance(what, i.Received) and what.sender not in self.states[who].linked):
                 for effect in step(self.states[who], what, self.now):
                     self.happened.append((who, effect))
                     self._do(who, effect)
@@ -138,7 +140,7 @@ class Cluster:
 
     def _do(self, who: str, effect: e.Effect) -> None:
         if isinstance(effect, e.Send):
-            if who in self.states[effect.to].linked and effect.to in self.states[who].linked:
+            if effect.to in self.states[who].linked:
                 self.later(effect.to, i.Received(who, effect.message))
         elif isinstance(effect, e.Append):
             self.logs[who].append(effect.batch)

@@ -25,7 +25,7 @@ def lineage() -> Lineage:
 MESSAGES = [
     m.Mark(7, 1, 2, True, 0), m.Mark(7, 1, 2, False, 5), m.AskMark(7), m.Follow(7, 3, lineage(), True),
     m.Follow(7, 3, Lineage(), False), m.Followed(7, 3, 4, 5, 6, 7, 8), m.FollowAgain(7), m.AskSum(7, 9),
-    m.TellSum(7, 9, 3, 40, -1), m.TakeAnew(7), m.Barred(7), m.Reach(7, ("a@b", "ü")),
+    m.TellSum(7, 9, 3, 40, -1), m.TakeAnew(7), m.Barred(7, True), m.Reach(7, ("a@b", "ü")),
     m.Reach(7, ()), m.Leaving(7), m.AskStatus(7), m.Status(7, 1, 2), m.StableNote(7, 1, 2), m.SyncAsked(7, True, 3),
     m.PieceWanted(7, 1, 2, 3, 4), m.Piece(7, 1, 2, 3, b"data", True),
 ]

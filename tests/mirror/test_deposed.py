@@ -19,9 +19,9 @@ from mirrormq.log.store import Store
 from mirrormq.mirror.codec import encode
 from mirrormq.mirror.holding import Holding
 from mirrormq.mirror.machine.effects import BecameLeader
-from mirrormq.mirror.machine.inputs import Durable
+from mirrormq.mirror.machine.inputs import Durable, SetDesired
 from mirrormq.mirror.machine.messages import Mark
-from mirrormq.mirror.machine.records import View
+from mirrormq.mirror.machine.records import Desired, View
 from mirrormq.mirror.rings import RingHost, RingLog, Rings
 from mirrormq.wire.properties import Properties, encode_properties
 
@@ -174,6 +174,20 @@ def test_a_leader_that_goes_on_without_the_member_delivers_when_the_store_has_sa
     assert leader.host.asked == [1]
     leader.rings.still_leads(leader.holding, 1)
     assert leader.gets() == b"1"
+
+
+@pytest.mark.parametrize("always", [False, True])
+def test_a_leader_alone_asks_when_a_mirror_is_out_of_sight_that_may_lead_without_being_in_sync(leader: Leader, *,
+                                                                                               always: bool) -> None:
+    rings, holding = leader.rings, leader.holding
+    rings.view_seen(holding, View(holding.state.epoch + 1, ("one",), ("two",)), 2)
+    rings.give(holding, SetDesired(Desired(("one", "two"), promote_after_crash=always)))
+    for lose in (lambda: rings.link_down("two"), lambda: rings.store_reachable(is_reachable=False)):
+        lose()
+        assert (leader.gets() == b"") is always
+        if always:
+            rings.still_leads(holding, leader.host.asked[-1])
+            assert leader.gets()
 
 
 def test_nothing_is_delivered_while_a_member_is_quiet(leader: Leader) -> None:

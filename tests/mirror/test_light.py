@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
+import pika
 import pytest
 
 from mirror.nodes import Cluster, numbered
 from mirrormq.mirror.machine.records import Desired
+
+from .trio import QUEUE, nodes_in, until
 
 TRANSIENT, PERSISTENT = 1, 2
 
@@ -58,6 +62,31 @@ def test_one_that_a_client_holds_comes_again_after_a_failover(tmp_path: Path) ->
     assert (again.body(), again.redelivered) == (b"1", True)
     following = cluster.leader.queue.backlog.pop()
     assert (following.body(), following.redelivered) == (b"2", False)
+
+
+async def test_one_that_an_open_transaction_has_acknowledged_comes_back_with_the_rollback(tmp_path: Path) -> None:
+    async with nodes_in(tmp_path, "a", "b") as nodes:
+        connection = await asyncio.to_thread(
+            lambda: pika.BlockingConnection(pika.ConnectionParameters("localhost", nodes.port("a"), heartbeat=0)))
+
+        def take_one() -> pika.adapters.blocking_connection.BlockingChannel:
+            channel = connection.channel()
+            for _ in range(3):
+                channel.basic_publish("", QUEUE, b"x")
+            channel.tx_select()
+            method, _, _ = channel.basic_get(QUEUE)
+            channel.basic_ack(method.delivery_tag)
+            channel.queue_declare(QUEUE, passive=True)          # answered behind the acknowledgement
+            return channel
+
+        channel = await asyncio.to_thread(take_one)
+        await nodes.want(ha_mode="all", ha_sync_mode="automatic")
+        await until(lambda: nodes.ring() == ["a", "b"])
+        await asyncio.to_thread(channel.tx_rollback)
+        await asyncio.to_thread(connection.close)
+        await nodes.stop("a")
+        await until(lambda: nodes.ring() == ["b"])
+        assert await nodes.count("b") == 3
 
 
 def test_they_outlive_each_node_as_long_as_one_that_is_in_sync_stays(tmp_path: Path) -> None:

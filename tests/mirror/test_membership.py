@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from mirror.support import Cluster, three
 from mirrormq.mirror.deadlines import ALONE, FORCE_AFTER, HANDOVER_LIMIT
 from mirrormq.mirror.machine import effects as e
@@ -282,6 +284,18 @@ def test_it_leads_after_a_crash_where_the_policy_says_always() -> None:
     assert cluster.leader == "b"
     assert cluster.view.forced
     assert cluster.view.reason == "b leads although it is not in sync, as the policy says: a did not answer"
+
+
+@pytest.mark.parametrize("always", [False, True])
+def test_it_leads_for_a_leader_that_lost_its_copy_only_where_the_policy_says_always(*, always: bool) -> None:
+    cluster = unsynchronised(promote_after_crash=always)
+    cluster.crash("a")
+    cluster.logs["a"] = []
+    cluster.start("a", amnesiac=True)
+    cluster.wait(FORCE_AFTER + 1)
+    assert (cluster.states["b"].role == LEADER) is always
+    if always:
+        assert cluster.view.reason == "b leads although it is not in sync, as the policy says: a has lost its copy"
 
 
 def test_after_a_stop_on_purpose_the_other_half_of_the_policy_counts() -> None:

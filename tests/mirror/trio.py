@@ -96,6 +96,9 @@ class Nodes:
         found = [self.holding(name) for name in self.running]
         return max(holding.state.epoch for holding in found if holding is not None)
 
+    def port(self, name: str) -> int:
+        return self._ports[name][0]
+
     async def at(self, name: str, do: Callable[[BlockingChannel], Any]) -> Any:
         """What a client does there."""
         return await asyncio.to_thread(_with_channel, self._ports[name][0], do)

@@ -173,6 +173,7 @@ class Queue(QueueLog):
         tracer = self.broker.tracer
         promised = self.promised
         self.promised = 0
+        self.is_awaited = False
         is_lean = self.holds_much()
         while backlog.count:
             consumer = self._taker()
@@ -187,6 +188,7 @@ class Queue(QueueLog):
             if message.index >= self.deliverable and self._must_wait(message):
                 backlog.put_back(message)
                 self.turns.give_back(consumer)
+                self.is_awaited = message.index >= self.reserved_stably
                 if message.expires != NEVER or self.settings.limited:
                     self.promised = room_of_consumers(self)
                 break
@@ -358,8 +360,9 @@ class Queue(QueueLog):
                 enforce_limits(self)
 
     def _catch_up(self) -> None:
-        """What came in this turn before somebody takes or counts messages is shared out before that."""
-        if self.is_active and self.backlog.count and not self.is_held and not self.damage:
+        """What came before somebody takes or counts messages is shared out before that. In a ring, a message may have come round
+        since the last turn."""
+        if (self.is_active or self.is_consumed) and self.backlog.count and not self.is_held and not self.damage:
             self.broker.share_rooms()
             self._share_out()
 

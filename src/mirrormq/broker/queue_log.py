@@ -9,7 +9,8 @@ Rules
     fast they settle (`pace.py`), for after a failover everything in it looks delivered.
  4. A dead letter enters its target before its end is logged here: a crash between the two may double it and cannot lose it.
  5. A mirrored queue gives its chunks to its ring. Every message is logged then, and what waits for persistent ones passes when
-    they are on disk all round, for transient ones when they are received all round. Each message says whose it is (origin).
+    they are on disk all round, for transient ones when they are received all round. A transient one that a consumer waits for,
+    and that needs a reservation first, is confirmed with that. Each message says whose it is (origin).
  6. A mirrored queue delivers what has been received all round. Else a leader that is deposed, and does not know it yet, would
     deliver what its publisher sends to the next one, which delivers it once more and knows nothing of the first time.
  7. A leader that may have been deposed delivers nothing (`is_doubted`, see `mirror/rings.py`): what it has reserved, the next
@@ -125,6 +126,7 @@ class QueueLog(Destination):
         self.is_consumed: bool = False
         # of a mirrored queue that leads here
         self.ring: RingPort | None = None
+        self.is_awaited: bool = False           # a consumer waits for the head, and the head for a reservation
         self.is_doubted: bool = False           # another node may lead by now: nothing is delivered until the store says no
         self.doubters: list[Barrier] = []       # gets that wait for that
         self.is_held: bool = False              # nothing is sealed: the lead is being handed over
@@ -361,11 +363,15 @@ class QueueLog(Destination):
 
     def _wait_for_ring(self, waiters: list[Barrier]) -> None:
         last: i64 = self.builder.next_index - 1
+        light = self.light
+        if light and self.is_awaited:       # a message is delivered before it is confirmed
+            self.light = []
+            waiters = waiters + light
+            light = []
         if waiters:
             self.waiters = []
             self.last_waiter = None
             self.unstable.append(Unstable(last, waiters))
-        light = self.light
         if light:
             self.light = []
             self.unreceived.append(Unstable(last, light))

@@ -128,9 +128,13 @@ class Transaction:
         self.channel.turn_away(rejects, requeue=False)
         self.channel.turn_away(requeues, requeue=True)
 
+    def settled(self) -> list[Delivery]:
+        """What is held again if the transaction is rolled back."""
+        return self.acks + self.rejects + self.requeues
+
     def rollback(self) -> None:
         """Forget the publishes; what was settled is held again."""
-        back = self.acks + self.rejects + self.requeues
+        back = self.settled()
         self.publishes, self.acks, self.rejects, self.requeues = [], [], [], []
         self.channel.hold_again(back)
 

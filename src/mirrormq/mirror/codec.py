@@ -87,7 +87,7 @@ def _encode_cold(queue: int, m: Message) -> bytes:
     elif isinstance(m, FollowAgain):
         kind = K_FOLLOW_AGAIN
     elif isinstance(m, Barred):
-        kind = K_BARRED
+        kind, body = K_BARRED, pack("<B", m.is_empty)
     elif isinstance(m, Leaving):
         kind = K_LEAVING
     elif isinstance(m, AskStatus):
@@ -186,7 +186,7 @@ def _decode_plain(kind: int, epoch: int, data: bytes) -> Message:
     if kind == K_FOLLOW_AGAIN:
         return FollowAgain(epoch)
     if kind == K_BARRED:
-        return Barred(epoch)
+        return Barred(epoch, unpack_from("<B", data, HEAD_SIZE)[0] != 0)
     if kind == K_ASK_SUM:
         return AskSum(epoch, unpack_from("<Q", data, HEAD_SIZE)[0])
     if kind == K_SUM:

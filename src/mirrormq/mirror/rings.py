@@ -51,7 +51,7 @@ from mirrormq.mirror.machine.inputs import (
 )
 from mirrormq.mirror.machine.messages import Follow, Message, Piece, PieceWanted
 from mirrormq.mirror.machine.records import View
-from mirrormq.mirror.machine.succession import has_lost_everything
+from mirrormq.mirror.machine.succession import has_lost_everything, may_learner_lead
 
 if TYPE_CHECKING:
     from mirrormq.broker.broker import Broker
@@ -273,7 +273,7 @@ class Rings:
         for requests in self._early.values():
             requests.pop(node, None)
         for holding in list(self.by_id.values()):
-            if node in ring_mates(holding):
+            if node in rivals(holding):
                 self.doubt(holding)
             self.give(holding, LinkDown(node))
 
@@ -288,7 +288,7 @@ class Rings:
         newly = quiet - self.quiet
         self.quiet = quiet
         for holding in list(self.by_id.values()):
-            if holding.queue is not None and not newly.isdisjoint(ring_mates(holding)):
+            if holding.queue is not None and not newly.isdisjoint(rivals(holding)):
                 self.doubt(holding)
             else:
                 self.clear_up(holding)
@@ -321,6 +321,8 @@ class Rings:
 
     def store_reachable(self, *, is_reachable: bool) -> None:
         for holding in list(self.by_id.values()):
+            if not is_reachable and any(node not in self.linked for node in rivals(holding)):
+                self.doubt(holding)
             self.give(holding, StoreReachable(is_reachable))
 
     def received(self, node: str, payload: bytes) -> None:
@@ -533,8 +535,14 @@ class Rings:
             raise QueueDamaged(kept.damage)
 
 
+def rivals(holding: Holding) -> list[str]:
+    """Who could take over, also without being in sync."""
+    learners = list(holding.state.view.learners) if may_learner_lead(holding.state) else []
+    return ring_mates(holding) + learners
+
+
 def ring_mates(holding: Holding) -> list[str]:
-    """Who could take over; also who is just being taken into the ring, as far as this node knows."""
+    """Who could take over with everything; also who is just being taken into the ring, as far as this node knows."""
     state = holding.state
     ring = state.view.ring if state.proposal is None else state.view.ring + state.proposal.ring
     return [node for node in ring if node != state.me]

@@ -74,7 +74,7 @@ class Runtime:
         self._beat: asyncio.TimerHandle | None = None
         self._looked_for_overdue = 0
         self._trimmed_at = 0
-        self._looked_at = self._loop.time()
+        self._looked_at = self.clock.now()
         self._is_busy = False
         self._minds_partitions = False
         self._saving_clock = asyncio.Lock()
@@ -260,8 +260,8 @@ class Runtime:
 
     def _look_at_clock(self) -> None:
         """Before anything is handled that came while the process stood still, and before anything is delivered."""
-        now = self._loop.time()
-        if now > self._looked_at + STOOD_STILL:
+        now = self.clock.now()          # which goes on while the machine sleeps
+        if now > self._looked_at + STOOD_STILL * 1000:
             self.mirroring.rings.stood_still()
         self._looked_at = now
 

@@ -109,9 +109,13 @@ def _move_requests(queue: AwayQueue, old: Embassy, new: Embassy) -> None:
 
 
 def held_of(broker: Broker, queue: Queue) -> list[Message]:
-    """What clients of this node and of others have not acknowledged."""
-    found = [delivery.message for connection in broker.connections for channel in connection.channels.values()
-             for delivery in channel.unacked.values() if delivery.queue is queue]
+    """What has been taken from the queue and may come back: what clients of this node and of others have not acknowledged, or
+    only in an open transaction, and what has yet to leave as a dead letter."""
+    found = [message for message, _ in queue.postponed]
+    for connection in broker.connections:
+        for channel in connection.channels.values():
+            settled = [] if channel.transaction is None else channel.transaction.settled()
+            found += [delivery.message for delivery in [*channel.unacked.values(), *settled] if delivery.queue is queue]
     for reception in broker.forwarding.receptions.values():
         stay = reception.stays.get(queue.log_id)
         if stay is not None and stay.queue is queue:

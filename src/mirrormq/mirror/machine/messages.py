@@ -101,7 +101,13 @@ class FollowAgain(Message):
 
 
 class Barred(Message):
-    """I have restarted and may not act in this epoch; a new one is needed before I go on."""
+    """I have restarted and may not act in this epoch; a new one is needed before I go on. `is_empty`: and my copy is lost."""
+
+    __slots__ = ("is_empty",)
+
+    def __init__(self, epoch: int, is_empty: bool) -> None:
+        super().__init__(epoch)
+        self.is_empty: bool = is_empty
 
 
 class Reach(Message):

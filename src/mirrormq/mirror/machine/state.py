@@ -110,6 +110,7 @@ class State:
         self.alone_at: float = NEVER            # when the last link was lost
         self.link_lost_at: float = -NEVER       # when any was
         self.peers_barred: dict[str, int] = {}
+        self.peers_empty: dict[str, int] = {}   # those of them that have lost their copy
         self.store_reachable: bool = True
         self.proposal: View | None = None
         self.proposed_at: float = 0.0
@@ -184,6 +185,10 @@ class State:
     def is_barred(self, node: str) -> bool:
         """Has it restarted since this epoch began?"""
         return self.peers_barred.get(node, 0) >= self.epoch
+
+    def is_empty(self, node: str) -> bool:
+        """Has it lost its copy, although it counts as in sync?"""
+        return self.peers_empty.get(node, 0) >= self.epoch
 
     @property
     def i_am_barred(self) -> bool:

@@ -164,6 +164,8 @@ def _said_rarely(s: State, sender: str, message: Message) -> None:
     s.undecided = True
     if isinstance(message, Barred):
         s.peers_barred[sender] = message.epoch
+        if message.is_empty:
+            s.peers_empty[sender] = message.epoch
     elif isinstance(message, Reach):
         s.missing[sender] = message.missing
     elif isinstance(message, Leaving):
@@ -294,6 +296,7 @@ def _link_down(s: State, node: str) -> None:
     s.learner_marks.pop(node, None)
     s.alike.discard(node)
     s.peers_barred.pop(node, None)
+    s.peers_empty.pop(node, None)
     s.leaving.discard(node)
     if node == s.predecessor and s.role != LEADER:
         s.settled = False

@@ -56,7 +56,8 @@ def _anyone_first(s: State, before: tuple[str, ...]) -> bool:
 
 
 def _sees_ring(s: State) -> bool:
-    return any(node in s.linked for node in s.view.ring)
+    """Somebody is there who is in sync, and has not lost what that was said of."""
+    return any(node in s.linked and not s.is_empty(node) for node in s.view.ring)
 
 
 def turn_of_member(s: State) -> float:
@@ -85,17 +86,22 @@ def _reason(s: State, before: tuple[str, ...]) -> str:
     return f"{s.me} leads in epoch {s.epoch + 1} because {' and '.join(causes)}"
 
 
-def _as_learner(s: State) -> None:
+def may_learner_lead(s: State) -> bool:
+    """The policy lets a mirror lead that is not in sync, once it sees nobody who is."""
     desired = s.desired
-    allowed = desired is not None and (desired.promote_after_stop if s.view.stopped else desired.promote_after_crash)
-    if _sees_ring(s) or not allowed or s.amnesiac or s.stopping:
+    return desired is not None and (desired.promote_after_stop if s.view.stopped else desired.promote_after_crash)
+
+
+def _as_learner(s: State) -> None:
+    if _sees_ring(s) or not may_learner_lead(s) or s.amnesiac or s.stopping:
         s.orphaned_at = NEVER
         return
     if s.orphaned_at == NEVER:
         s.orphaned_at = s.now
     if s.now >= turn_of_learner(s) and may_propose(s):
         lost = " or ".join(s.view.ring)
-        cause = f"{lost} was stopped" if s.view.stopped else f"{lost} did not answer"
+        cause = f"{lost} has lost its copy" if any(s.is_empty(node) for node in s.view.ring) else \
+            f"{lost} was stopped" if s.view.stopped else f"{lost} did not answer"
         force(s, f"{s.me} leads although it is not in sync, as the policy says: {cause}")
 
 

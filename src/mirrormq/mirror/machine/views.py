@@ -33,7 +33,7 @@ def adopt(s: State, view: View) -> None:
         # This view was on its way when the copy was lost, and still counts on it. If the member followed in it with an empty log,
         # the leader would find that the two logs have nothing in common.
         s.barred = s.epoch
-        for node in s.view.ring:
+        for node in s.view.ring + s.view.learners:
             tell_barred(s, node)
     s.undecided = True
     if s.role == LEADER:
@@ -149,7 +149,7 @@ def report_reach(s: State) -> None:
 
 def tell_barred(s: State, node: str) -> None:
     if s.i_am_barred and s.role == MEMBER:
-        s.send(node, Barred(s.barred))
+        s.send(node, Barred(s.barred, s.amnesiac))
 
 
 def may_propose(s: State) -> bool:
