@@ -122,7 +122,8 @@ def test_the_file_of_a_killed_node_does_not_mislead(run_directory: None, tmp_pat
     (["list_users", "extra"], 64, "Error (argument validation): too many arguments.\n"),
     (["add_user"], 64, "Error (argument validation): not enough arguments.\n"),
     (["list_queues", "--nope"], 64, "Error (argument validation): Invalid options for this command:\n--nope : \n"),
-    (["list_queues", "nope"], 64, "Error (argument validation): Info key(s) nope are not supported\n"),
+    (["list_queues", "nope"], 64, "Error (argument validation): Info key(s) nope are not supported, and there is no "
+                               "queue 'nope' in vhost '/'\n"),
     (["add_user", "", "x"], 65, "Error (argument validation): Bad argument: user cannot be an empty string\n"),
     (["help", "nope"], 64, "Error:\n\nCommand 'nope' not found.\n"),
     (["export_definitions", "/nope/x.json"], 65,

@@ -115,7 +115,10 @@ def test_list_queues_takes_the_name_of_a_queue_before_the_columns(node: Node, vh
     assert node.ctl(*words, "second").lines == ["name\tmessages", "second\t0"]
     done = node.ctl(*words, "third", "name")
     assert done.code == 64
-    assert "Info key(s) third are not supported" in done.err
+    assert f"Info key(s) third are not supported, and there is no queue 'third' in vhost '{vhost}'" in done.err
+    done = node.ctl(*words, "first", "nope")
+    assert done.code == 64
+    assert "Info key(s) nope are not supported\n" in done.err
 
 
 def test_round_robin_is_written_in_two_ways(node: Node):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -14,7 +15,9 @@ from typing import Any
 import pika
 from pika.adapters.blocking_connection import BlockingChannel
 
+from admin.support import Finished, ctl
 from compat.support import free_port
+from mirrormq.admin import rendezvous
 from mirrormq.admin.app import App
 from mirrormq.admin.server import AdminServer
 from mirrormq.broker import rules
@@ -62,6 +65,19 @@ class Nodes:
     async def api(self, name: str, method: str, path: str) -> Answer:
         """What the HTTP API there says about the queue."""
         return await asyncio.to_thread(_ask, self._ports[name][1], method, f"/api/queues/%2F/{QUEUE}{path}")
+
+    async def listed(self, name: str, query: str) -> Answer:
+        return await asyncio.to_thread(_ask, self._ports[name][1], "GET", f"/api/queues?{query}")
+
+    async def ctl(self, name: str, *words: str) -> Finished:
+        """What `mirrormqctl` of that node's machine does, with the node's token."""
+        server = self._apps[name][1]
+        place = rendezvous.Place(f"{name}@localhost", server.url, server.token, os.getpid(), str(self._directory / name))
+        file = rendezvous.publish(place, os.environ)
+        try:
+            return await asyncio.to_thread(ctl, "-n", place.node, *words)
+        finally:
+            rendezvous.withdraw(file)
 
     async def want(self, **definition: Any) -> None:
         """A policy for the queue: underscores stand for hyphens."""

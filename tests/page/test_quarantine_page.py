@@ -29,6 +29,18 @@ RING = {
     "learners": [MARKS | {"node": "d@x", "received": 40, "durable": 40, "lag_entries": 60, "sync_done": 4, "sync_total": 10}],
 }  # fmt: skip
 
+WAITS = "waiting for a@x: only it holds everything that was confirmed, d@x not in sync"
+UNKNOWN = {"received": None, "durable": None, "lag_entries": None}
+UNLED = RING | {
+    "epoch": 3, "end": None, "stable": None, "leader": None, "messages": None, "sentence": WAITS,
+    "members": [MARKS | UNKNOWN | {"node": "a@x", "is_linked": False}],
+    "learners": [MARKS | {"node": "d@x", "received": 40, "durable": 40, "lag_entries": None}],
+}  # fmt: skip
+PENDING = {
+    "epoch": None, "time_ms": None, "old_leader": "a@x", "new_leader": None, "sentence": WAITS, "lost": None, "requeued": None,
+    "elect_ms": None, "serve_ms": None, "end": None, "known_stable": {}, "members": ["a@x"], "learners": ["d@x"],
+}  # fmt: skip
+
 
 @pytest.fixture
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
@@ -80,6 +92,41 @@ def test_a_learner_far_behind_is_drawn_with_its_progress(reader: Reader, vhost: 
     reader.page.route("**/api/queues/*/q/ring", lambda route: route.fulfill(json=RING))
     reader.open("queues", vhost, "q", "ring")
     expect(reader.page.locator(".ring g.learner title")).to_have_text("d@x: learner, syncing 40 %")
+
+
+def test_of_a_queue_that_nobody_leads_the_page_shows_for_whom_it_waits(reader: Reader, vhost: str, channel: Channel):
+    channel.queue_declare("q", durable=True)
+    page = reader.page
+    page.route("**/api/queues/*/q/ring", lambda route: route.fulfill(json=UNLED))
+    page.route("**/api/queues/*/q/failovers", lambda route: route.fulfill(json=[PENDING]))
+    reader.open("queues", vhost, "q", "ring")
+    expect(page.locator(".note", has_text="waiting for")).to_have_class("note bad")
+    state = page.locator("section.card", has_text="In words")
+    expect(state).to_contain_text("nobody that can lead")
+    expect(state).to_contain_text(f"Nobody leads: {WAITS}.")
+    assert "a@x leads" not in state.inner_text()
+    expect(page.locator(".ring g.leader")).to_have_count(0)
+    expect(page.locator(".ring g.mirror title")).to_have_text("a@x: mirror, does not answer")
+    expect(page.locator(".ring g.learner title")).to_have_text("d@x: learner, at 40, how far behind is not known")
+    rows = page.get_by_role("table", name="members of the ring").locator("tbody tr")
+    for words in ("last leader", "not known", "cut"):
+        expect(rows.nth(0)).to_contain_text(words)
+    expect(rows.nth(1)).to_contain_text("not known")
+    story = page.locator("ol.story li")
+    expect(story).to_have_class("bad")
+    expect(story).to_contain_text("now · a@x → nobody")
+
+
+def test_the_details_of_a_queue_that_nobody_leads_name_no_leader(reader: Reader, vhost: str, channel: Channel):
+    channel.queue_declare("q", durable=True)
+    row = {"name": "q", "vhost": vhost, "node": "a@x", "state": "down", "reason": WAITS, "waits_for": ["a@x"], "durable": True,
+           "slave_nodes": ["d@x"], "arguments": {}, "policy": "ha"}
+    reader.page.route(f"**/api/queues/{quote(vhost)}/q?*", lambda route: route.fulfill(json=row))
+    reader.open("queues", vhost, "q")
+    details = reader.page.locator("section.card", has_text="Effective definition")
+    expect(details).to_contain_text(f"down: {WAITS}")
+    expect(details).to_contain_text("nobody")
+    assert "busy" not in details.inner_text()
 
 
 def test_what_is_not_there_cannot_be_settled_or_undone(node: Node, vhost: str, channel: Channel):

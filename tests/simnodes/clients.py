@@ -47,7 +47,10 @@ class Clients:
         self.is_over = False
         self.tasks: list[asyncio.Task[None]] = []
         self.is_quiet: Callable[[], bool] = lambda: False       # no fault is under way, nor was a moment ago
+        self.unused: dict[str, None] = {}       # queues that nobody may ever have consumed from: they stay
         self._names = 0
+        self._lines: dict[str, list[Line]] = {}     # what each client has opened since it last began anew
+        self._orphans: dict[str, None] = {}     # queues whose user has died: nobody says when they go
 
     def spawn(self, work: Callable[[str], Any], kind: str) -> None:
         self._names += 1
@@ -61,6 +64,8 @@ class Clients:
                 await work(name)
             except (Gone, Refused) as fault:
                 self.world.note(name, f"begins anew: {fault}")
+                for line in self._lines.pop(name, []):
+                    line.abort()
                 await self._pause(0.5)
             except Exception as fault:  # noqa: BLE001 - a fault of the simulation itself must not pass for quiet
                 self.world.complain(name, "the client failed", fault)
@@ -77,6 +82,7 @@ class Clients:
     async def connect(self, name: str, node: SimNode | None = None) -> Line:
         line = Line(self.world, name)
         self.world.graveyard.append(line)
+        self._lines.setdefault(name, []).append(line)
         await line.open(node or self.pick_node())
         return line
 
@@ -270,16 +276,17 @@ class Clients:
         rng = self.world.rng
         line, other = await self.connect(name), await self.connect(name)
         prefix = rng.choice(["", "q-"])         # the policy mirrors queues whose names begin with a q
-        orphan = ""                             # the last queue, if its user has died: nobody says when it goes
         for _ in range(rng.choice([2, 6])):
             if self.is_over:
                 break
             is_exclusive = rng.random() < 0.4
             queue = f"{prefix}{name}-{'own' if is_exclusive else 'auto'}"
-            quiet = self.is_quiet() and (queue != orphan or is_going(self.world, queue))
+            if not stays(self.world, queue):
+                self._orphans.pop(queue, None)      # it is made anew
+            quiet = self.is_quiet() and queue not in self._orphans
+            self.unused[queue] = None
             await line.call(QueueDeclare(queue, exclusive=is_exclusive, auto_delete=not is_exclusive, durable=False))
             user = line if is_exclusive or rng.random() < 0.3 else other
-            orphan = ""
             cancelled: list[str] = []
             user.on_cancel = cancelled.append
             try:
@@ -289,18 +296,22 @@ class Clients:
                     self.world.violate(f"(passing) {name} declared {queue} on {line.node} and cannot consume from it on "
                                        f"{user.node}: {fault}")
                 raise
+            del self.unused[queue]
+            self.world.note(name, f"consumes from {queue} on {user.node}")
+            self._orphans[queue] = None             # unless it leaves politely
             if rng.random() < 0.3:
                 await self._pause(0.02)
             if cancelled and quiet and self.is_quiet():
                 self.world.violate(f"(passing) {queue} went while {name} consumed from it on {user.node}")
             how = rng.random()
+            is_rude = 0.25 <= how < 0.4 and not is_exclusive
             if is_exclusive or how < 0.4:
                 fresh = await self.connect(name)
-                if is_exclusive or how < 0.25:
+                if not is_rude:
                     await user.close()
                 else:
+                    self.world.note(name, f"leaves {queue} without a word")
                     user.abort()
-                    orphan = queue
                     await self._pause(0.005)
                 line, other = (fresh, other) if user is line else (line, fresh)
             elif how < 0.6:
@@ -308,8 +319,10 @@ class Clients:
                 await user.call(ChannelOpen())
             else:
                 await user.call(BasicCancel("t"))
-            if not orphan and rng.random() < 0.3:
-                await self._expect_gone(name, queue, is_quiet=quiet)
+            if not is_rude:
+                del self._orphans[queue]
+                if rng.random() < 0.3:
+                    await self._expect_gone(name, queue, is_quiet=quiet)
             if rng.random() < 0.3:
                 await self._pause(0.3)
         await line.close()
@@ -346,8 +359,8 @@ class Clients:
         await line.close()
 
 
-def is_going(world: World, queue: str) -> bool:
-    """Whether its home has proposed its end and does not yet know that it is gone."""
-    return any(each.name == queue and each.is_going and not each.is_away
+def stays(world: World, queue: str) -> bool:
+    """Whether there is such a queue whose home has not proposed its end."""
+    return any(each.name == queue and not each.is_going
                for node in world.nodes if node.is_up and node.runtime is not None
                for each in node.runtime.broker.queues_by_log.values())

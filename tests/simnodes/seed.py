@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,8 @@ class Seed:
         if self.scenario == FORCED:
             self.ledger.lossy |= dict.fromkeys(self.queues, PROMOTION_IS_FORCED)
             self.faults.more = ALWAYS
-            self.faults.put_policy({"ha-mode": "all", **({} if rng.random() < 0.7 else {"ha-sync-mode": "automatic"})})
+            if rng.random() < 0.5:
+                self._put_forced_policy()
         elif rng.random() < 0.7:
             self.faults.put_policy(self.faults.policy_of())
         world.run_until(world.now + 0.5)
@@ -114,6 +116,8 @@ class Seed:
             if kind == "pub" or rng.random() < 0.5:
                 clients.spawn(work, kind)
         world.run_until(world.now + 3)
+        self._put_forced_policy()       # for the first time, perhaps: then mirrors lack what is there already
+        world.run_until(world.now + rng.random())
         for _ in range(rng.choice([2, 4, 6])):
             node = rng.choice(world.nodes)
             if node.is_up and sum(1 for each in world.nodes if each.is_up) > 1:
@@ -125,6 +129,9 @@ class Seed:
                 if other is not node and other.state == "down" and rng.random() < 0.8:
                     other.start()
             world.run_until(world.now + 1 + rng.random() * 4)
+
+    def _put_forced_policy(self) -> None:
+        self.faults.put_policy({"ha-mode": "all", **({} if self.world.rng.random() < 0.7 else {"ha-sync-mode": "automatic"})})
 
     def _gently(self) -> None:
         """Nodes are stopped politely, one at a time, each after all copies are in sync: not even a transient message may go."""
@@ -274,7 +281,8 @@ class Seed:
                 raise Failed(f"(differ) {queue} {when}: {difference}")
 
     def _look_at_passing(self) -> None:
-        left = [key for key in self.world.server.items if key.startswith("meta/") and '"queue"' in key and "pass" in key]
+        keys = [key for key in self.world.server.items if key.startswith("meta/") and '"queue"' in key and "pass" in key]
+        left = [key for key in keys if json.loads(key.removeprefix("meta/"))[2] not in self.clients.unused]
         if left:
             self.world.violate(f"(passing) in the end {left[0]} is still there")
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from mirrormq.admin.browse import GONE_AWAY, HERE, MAX_PAYLOAD, at_home, damaged, queue_here, readable, show_message
+from mirrormq.admin.browse import HERE, MAX_PAYLOAD, at_home, damaged, queue_here, readable, show_message, why_not_here
 from mirrormq.admin.call import Answer, Call, Json, State
 from mirrormq.admin.errors import bad_request
 from mirrormq.admin.peek import GONE, HELD, READY, UNKNOWN, Seen, Spot, find_ready, hidden
@@ -73,7 +73,7 @@ def _number(text: str) -> int:
 async def biography_here(state: State, about: Json) -> Json:
     queue = queue_here(state, about)
     if queue is None:
-        return GONE_AWAY
+        return why_not_here(state, about)
     try:
         return await _Biography(state, queue, int(about["index"])).tell(int(about.get("from") or about["index"]))
     except (LogError, LogHole, OSError) as fault:

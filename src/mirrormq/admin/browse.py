@@ -20,6 +20,7 @@ from mirrormq.admin.errors import ApiError, bad_request, not_authorised, not_fou
 from mirrormq.admin.peek import HELD, READY, START, STEP_BYTES, Seen, Spot, hidden, look, read_spot
 from mirrormq.admin.values import from_properties
 from mirrormq.broker.backlog import LogHole
+from mirrormq.broker.forward.away import AwayQueue
 from mirrormq.broker.message import NEVER, Message
 from mirrormq.broker.queue import Queue
 from mirrormq.log.errors import LogError
@@ -93,12 +94,17 @@ def readable(call: Call) -> Queue:
 async def at_home(call: Call, queue: Queue, what: str, about: Json, *, is_change: bool = False) -> Any:
     """The answer of the node that has the queue. While a mirrored one changes its leader, who looks at it waits for the next."""
     about = about | {"vhost": queue.vhost, "name": queue.name}
+    front = call.broker.forwarding.mirrored.get(queue.log_id)
+    if front is not None and front.lost_copy:
+        raise unavailable(front.home_is_down().text)
     told = await _asked(call, queue, what, about)
     waits = 0 if is_change else int(PATIENCE / LOOK_AGAIN)
     while waits and told in (None, GONE_AWAY) and _has_heirs(call, queue):
         waits -= 1
         await asyncio.sleep(LOOK_AGAIN)
         told = await _asked(call, queue, what, about)
+    if front is not None and not front.is_deleted and (told == GONE_AWAY or (told is None and front.is_hopeless())):
+        raise unavailable(front.home_is_down().text)
     if told is None:
         raise unavailable(f"node {queue.home}, which has the queue, does not answer")
     if isinstance(told, dict) and "refused" in told:
@@ -127,12 +133,24 @@ async def browse_messages(call: Call) -> Answer:
 
 
 def queue_here(state: State, about: Json) -> Queue | None:
-    vhost = state.broker.vhosts.get(about["vhost"])
-    queue = None if vhost is None else vhost.queues.get(about["name"])
+    queue = _known(state, about)
     return None if queue is None else state.broker.serving(queue)
 
 
-GONE_AWAY: Final = {"refused": 404, "error": "Object Not Found", "reason": "Not Found"}
+def _known(state: State, about: Json) -> Queue | None:
+    vhost = state.broker.vhosts.get(about["vhost"])
+    return None if vhost is None else vhost.queues.get(about["name"])
+
+
+GONE_AWAY: Final[Json] = {"refused": 404, "error": "Object Not Found", "reason": "Not Found"}
+
+
+def why_not_here(state: State, about: Json) -> Json:
+    """This node serves no such queue. Whoever asks looks for its next leader, unless nobody will ever lead it."""
+    queue = _known(state, about)
+    if isinstance(queue, AwayQueue) and queue.lost_copy:
+        return {"refused": 503, "error": "service_unavailable", "reason": queue.home_is_down().text}
+    return GONE_AWAY
 
 
 def damaged(fault: object) -> Json:
@@ -142,7 +160,7 @@ def damaged(fault: object) -> Json:
 async def browse_here(state: State, about: Json) -> Json:
     queue = queue_here(state, about)
     if queue is None:
-        return GONE_AWAY
+        return why_not_here(state, about)
     try:
         return await _browse(state, queue, Wish(about))
     except (LogError, LogHole, OSError) as fault:

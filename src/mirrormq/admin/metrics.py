@@ -74,7 +74,8 @@ class Census:
     async def take(self) -> None:
         scope = Scope(vhosts=None if self._vhosts is None else sorted(self._vhosts))
         broker = self._state.broker
-        await in_slices(QUEUES.find(broker, scope), self._add_queue)
+        served = [queue for queue in QUEUES.find(broker, scope) if not queue.is_away]
+        await in_slices(served, self._add_queue)
         await in_slices(CONNECTIONS.find(broker, Scope()), self._add_connection)
         self.rows["node"] = [({}, self._node())]
         self.rows["login"] = [({"protocol": "http"}, _logins(self._state))]
@@ -157,9 +158,11 @@ def _logins(state: State) -> Values:
 
 
 def _ring_values(ring: Ring) -> Values:
-    return {"mirrors": len(ring.mirrors), "in_sync": len(ring.in_sync), "is_bare": int(ring.is_bare), "epoch": ring.epoch,
-            "lag_entries": max((learner.lag_entries for learner in ring.learners), default=0),
-            "lag_bytes": max((learner.lag_bytes for learner in ring.learners), default=0)}
+    """Without a lag as long as a mirror has not said where it stands."""
+    values: Values = {"mirrors": len(ring.mirrors), "in_sync": len(ring.in_sync), "is_bare": int(ring.is_bare),
+                      "epoch": ring.epoch, "lag_bytes": max((learner.lag_bytes for learner in ring.learners), default=0)}
+    known = [learner.lag_entries for learner in ring.learners if learner.lag_entries is not None]
+    return values if len(known) < len(ring.learners) else values | {"lag_entries": max(known, default=0)}
 
 
 # --- pages ----------------------------------------------------------------------------------------------------------

@@ -17,10 +17,11 @@ NOT_SYNCING: Final = "not_syncing"
 
 
 class Learner(NamedTuple):
-    """A mirror on its way to be in sync: how far it is behind, and of a full sync how many messages it has got."""
+    """A mirror on its way to be in sync: how far it is behind, None where it has not said yet, and of a full sync how many
+    messages it has got."""
 
     node: str
-    lag_entries: int = 0
+    lag_entries: int | None = None
     lag_bytes: int = 0
     synced: int | None = None
 

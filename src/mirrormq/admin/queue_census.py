@@ -9,7 +9,7 @@ from itertools import chain
 from mirrormq.admin.call import Json, State
 from mirrormq.admin.census import Census, Entry, Kind, Place, Query, Scope, Survey, ask_rows, shown
 from mirrormq.admin.listing import in_slices, sort_key, value_at
-from mirrormq.admin.queue_marks import IS_AWAY, NUMBERS, memory_of_queues, quick_value, serving
+from mirrormq.admin.queue_marks import IS_AWAY, NUMBERS, all_told_here, memory_of_queues, quick_value, told_here
 from mirrormq.admin.queue_view import QueueView, show_down
 from mirrormq.admin.row_cache import Memory
 from mirrormq.broker.broker import Broker
@@ -26,11 +26,11 @@ class Queues(Kind[Queue]):
     word = "queues"
 
     def find(self, broker: Broker, scope: Scope) -> list[Queue]:
-        return serving(broker, known_queues(broker, scope))
+        return all_told_here(broker, known_queues(broker, scope))
 
     def pick(self, broker: Broker, places: Sequence[Place]) -> list[Queue | None]:
         found = [known_queue(broker, place) for place in places]
-        return [None if queue is None else broker.serving(queue) for queue in found]
+        return [None if queue is None else told_here(broker, queue) for queue in found]
 
     def place(self, thing: Queue) -> Place:
         return (thing.vhost, thing.name)
@@ -42,7 +42,8 @@ class Queues(Kind[Queue]):
         return thing.vhost
 
     def view(self, state: State, query: Query) -> Callable[[Queue], Json]:
-        return QueueView(state, query).show
+        show = QueueView(state, query).show
+        return lambda queue: show_down(queue) if queue.is_away else show(queue)
 
     def memory(self, state: State) -> Memory[Queue]:
         return memory_of_queues(state)
@@ -54,12 +55,17 @@ class Queues(Kind[Queue]):
         return NUMBERS.get(column)
 
     def whole_view(self, state: State, query: Query) -> Callable[[Queue], Json]:
-        return QueueView(state, query).show_whole
+        show = QueueView(state, query).show_whole
+        return lambda queue: show_down_whole(queue) if queue.is_away else show(queue)
 
 
 def known_queue(broker: Broker, place: Place) -> Queue | None:
     vhost = broker.vhosts.get(str(place[0]))
     return None if vhost is None else vhost.queues.get(str(place[1]))
+
+
+def show_down_whole(queue: Queue) -> Json:
+    return {"consumer_details": [], "deliveries": [], "incoming": [], **show_down(queue)}
 
 
 QUEUES = Queues()
@@ -142,5 +148,5 @@ async def show_alone(state: State, queue: Queue, query: Query) -> Json | None:
     rows = await ask_rows(state, queue.home, QUEUES, [QUEUES.place(queue)], query, is_whole=True)
     is_led = rows is None or rows[0] is not None or queue.log_id not in state.broker.forwarding.mirrored
     if rows is None or not is_led:
-        return {"consumer_details": [], "deliveries": [], "incoming": [], **show_down(queue)}
+        return show_down_whole(queue)
     return None if rows[0] is None else json.loads(rows[0])

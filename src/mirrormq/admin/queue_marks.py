@@ -21,7 +21,8 @@ COLUMNS: Final[dict[str, Callable[[Queue], object]]] = {
     "messages": lambda queue: queue.backlog.count + queue.held, "messages_ready": lambda queue: queue.backlog.count,
     "messages_unacknowledged": lambda queue: queue.held, "consumers": lambda queue: len(queue.turns.everyone),
     "message_bytes": lambda queue: queue.backlog.bytes + queue.held_bytes, "policy": lambda queue: queue.policy or None,
-    "state": lambda queue: "crashed" if queue.damage else "running", "durable": lambda queue: queue.durable,
+    "state": lambda queue: "down" if queue.is_away else "crashed" if queue.damage else "running",
+    "durable": lambda queue: queue.durable,
 }  # fmt: skip
 COUNT: Final = attrgetter("backlog.count")
 HELD: Final = attrgetter("held")
@@ -42,11 +43,16 @@ IS_AWAY: Final = attrgetter("is_away")
 RATES: Final = {f"message_stats.{name}_details.rate": name for name in FLOWS}
 
 
-def serving(broker: Broker, queues: Collection[Queue]) -> list[Queue]:
-    """Those that this node serves, themselves: some may be known by the way to them."""
+def told_here(broker: Broker, queue: Queue) -> Queue | None:
+    """Of which this node tells the row: what it serves, and mirrored queues that wait for it and that nobody leads."""
+    here = broker.serving(queue)
+    return queue if here is None and queue.home == broker.node_name else here
+
+
+def all_told_here(broker: Broker, queues: Collection[Queue]) -> list[Queue]:
     if not any(map(IS_AWAY, queues)):
         return list(queues)
-    return [here for queue in queues if (here := broker.serving(queue)) is not None]
+    return [here for queue in queues if (here := told_here(broker, queue)) is not None]
 
 
 def quick_value(state: State, column: str) -> Callable[[Queue], object] | None:
@@ -71,7 +77,7 @@ def marks(state: State) -> Callable[[Queue], Mark | None]:
 
     def mark(queue: Queue) -> Mark | None:
         everyone, holder = queue.turns.everyone, queue.holder
-        if has_lakes or not isinstance(queue.backlog, PlainBacklog) or (everyone and queue.backlog.count):
+        if has_lakes or queue.is_away or not isinstance(queue.backlog, PlainBacklog) or (everyone and queue.backlog.count):
             return None
         found = ring(queue) if MIRRORED in queue.effective_policy else None
         return (MARKS(queue), len(everyone), None if holder is None else holder.tag, found)

@@ -126,7 +126,8 @@ class QueueView:
 
 
 def show_down(queue: Queue) -> Json:
-    """What every node knows of a queue, when the one that has it does not answer; of a mirrored one, whom it waits for."""
+    """What every node knows of a queue that is not served; of a mirrored one, whom it waits for. Only the node that was in sync
+    knows that its copy is lost."""
     row: Json = {
         "arguments": from_table(queue.arguments.table), "auto_delete": queue.auto_delete, "durable": queue.durable,
         "exclusive": queue.exclusive, "name": queue.name, "node": queue.home, "state": "down", "type": "classic",
@@ -137,7 +138,8 @@ def show_down(queue: Queue) -> Json:
     return row | {
         "effective_policy_definition": queue.effective_policy, "operator_policy": queue.operator_policy or None,
         "policy": queue.policy or None, "reason": queue.waits_for(), "recoverable_slaves": list(queue.holders[1:]),
-        "slave_nodes": [*queue.holders[1:], *queue.learners], "synchronised_slave_nodes": [], "waits_for": list(queue.holders),
+        "slave_nodes": [*queue.holders[1:], *queue.learners], "synchronised_slave_nodes": [],
+        "waits_for": [] if queue.lost_copy else list(queue.holders),
     }  # fmt: skip
 
 

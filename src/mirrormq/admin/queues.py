@@ -238,6 +238,8 @@ async def act_for_other(what: str, state: State, about: Json) -> Json:
     vhost = state.broker.vhosts.get(about["vhost"])
     known = None if vhost is None else vhost.queues.get(about["name"])
     queue = None if known is None else state.broker.serving(known)
+    if queue is None and isinstance(known, AwayQueue) and known.is_mirrored and known.home == state.broker.node_name:
+        return {"status": 404, "error": "not_found", "reason": known.home_is_down().text}
     if queue is None:
         return {"status": 404, "error": "Object Not Found", "reason": "Not Found"}
     return await DEEDS[what](state, queue, about["conditions"])

@@ -14,7 +14,7 @@ from mirrormq.broker.queue import Queue
 from mirrormq.mirror.holding import Holding
 from mirrormq.mirror.machine.backfill import is_ordered
 from mirrormq.node import quarantine_room
-from mirrormq.node.ring_orders import show
+from mirrormq.node.ring_orders import lost_by, show
 from mirrormq.node.runtime import Runtime
 
 Json = dict[str, Any]
@@ -65,7 +65,9 @@ class RingOffice:
         if front is None or refusal:
             raise ApiError(400, "bad_request", refusal)
         if not await self._runtime.orders.move(front, to):
-            raise ApiError(503, "not_moved", f"{to} does not lead queue '{queue.name}': {front.home} could not hand over")
+            waiting = await self._runtime.orders.why_unled(front)
+            raise ApiError(503, "not_moved", waiting or
+                           f"{to} does not lead queue '{queue.name}': {front.home} could not hand over")
 
     def _why_not(self, front: AwayQueue, to: str) -> str:
         """Why that node cannot lead; nothing where it can."""
@@ -127,12 +129,13 @@ class RingOffice:
         if front is None:
             return None
         points = await self._runtime.orders.standpoints(front)
-        end = max([point["end"] for point in points.values()], default=0)
-        shown = {"end": end, "linked": list(points)}
-        rows = {node: _member(node, shown, points.get(node), is_linked=node in points) for node in front.holders + front.learners}
-        return Ring(max([point["epoch"] for point in points.values()], default=0), end, 0, is_mirrored=True,
-                    wanted=len(rows), sentence=front.waits_for(), members=tuple(rows[node] for node in front.holders),
-                    learners=tuple(rows[node] for node in front.learners))
+        whole = [points[node] for node in front.holders if node in points and not points[node]["is_lost"]]
+        end = max([point["end"] for point in whole], default=None)
+        rows = {node: _waiting(node, end, points.get(node)) for node in front.holders + front.learners}
+        return Ring(max([point["epoch"] for point in points.values()], default=None), end,
+                    max([point["stable"] for point in whole], default=None), is_mirrored=True,
+                    wanted=len(rows), sentence=lost_by(points) or front.waits_for(),
+                    members=tuple(rows[node] for node in front.holders), learners=tuple(rows[node] for node in front.learners))
 
     def _lakes(self, queue: Queue) -> tuple[LakeMirror, ...]:
         rows = self._runtime.lake_mirrors.show(queue)
@@ -186,7 +189,14 @@ def _ring(shown: Json, points: dict[str, Json], lakes: tuple[LakeMirror, ...]) -
 
 def _member(node: str, shown: Json, point: Json | None, *, is_linked: bool) -> Member:
     if point is None:
-        return Member(node, 0, 0, is_linked=False, lag_entries=shown["end"])
+        return Member(node, None, None, is_linked=False, lag_entries=None)
     is_filling = not point["whole"]
     return Member(node, point["end"], point["durable"], is_linked=is_linked, lag_entries=max(0, shown["end"] - point["durable"]),
                   sync_done=point["filled"] if is_filling else None, sync_total=shown["end"] if is_filling else None)
+
+
+def _waiting(node: str, end: int | None, point: Json | None) -> Member:
+    """Nobody leads; `end` is how far those go that were in sync, as far as they answer."""
+    if point is None:
+        return Member(node, None, None, is_linked=False, lag_entries=None)
+    return Member(node, point["end"], point["durable"], lag_entries=None if end is None else max(0, end - point["durable"]))

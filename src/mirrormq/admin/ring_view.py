@@ -17,13 +17,14 @@ from mirrormq.broker.queue import Queue
 
 @dataclass(frozen=True)
 class Member:
-    """One copy. `durable` and `received` are its marks; `lag` is how far its durable mark is behind the leader's end."""
+    """One copy. `durable` and `received` are its marks; `lag` is how far its durable mark is behind the leader's end. They are
+    None where nobody has told: of a node that does not answer, and `lag` also where the leader's end is not known."""
 
     node: str
-    received: int
-    durable: int
+    received: int | None
+    durable: int | None
     is_linked: bool = True
-    lag_entries: int = 0
+    lag_entries: int | None = 0
     lag_bytes: int = 0
     sync_done: int | None = None        # messages of a full sync that are there, while there is one
     sync_total: int | None = None
@@ -39,11 +40,12 @@ class LakeMirror:
 
 @dataclass(frozen=True)
 class Ring:
-    """`members` are in sync, leader first; `sentence` says how this view came about, or why there are no mirrors."""
+    """`members` are in sync, leader first; `sentence` says how this view came about, or why there are no mirrors. Where nobody
+    leads it says for whom the queue waits, and numbers that nobody has told are None."""
 
-    epoch: int
-    end: int
-    stable: int
+    epoch: int | None
+    end: int | None
+    stable: int | None
     is_mirrored: bool
     wanted: int
     sentence: str
@@ -58,18 +60,19 @@ class Ring:
 
 @dataclass(frozen=True)
 class Failover:
-    """`sentence` is the audit: what was compared, and what it came to. `lost` is None where nobody can know it yet."""
+    """`sentence` is the audit: what was compared, and what it came to. `lost` is None where nobody can know it yet. Of a failover
+    that has not ended, because nobody can take over, `sentence` says for whom the queue waits; what is not decided is None."""
 
-    epoch: int
-    time_ms: int
+    epoch: int | None
+    time_ms: int | None
     old_leader: str
-    new_leader: str
+    new_leader: str | None
     sentence: str
     lost: int | None
-    requeued: int
-    elect_ms: int
-    serve_ms: int
-    end: int
+    requeued: int | None
+    elect_ms: int | None
+    serve_ms: int | None
+    end: int | None
     known_stable: dict[str, int]
     members: tuple[str, ...]
     learners: tuple[str, ...]

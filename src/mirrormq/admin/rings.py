@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from mirrormq.admin.browse import GONE_AWAY, HERE, at_home, queue_here
+from mirrormq.admin.browse import HERE, at_home, queue_here, why_not_here
 from mirrormq.admin.call import Answer, Call, Json, State
 from mirrormq.admin.errors import ApiError, bad_request, not_authorised, not_found
-from mirrormq.admin.ring_view import NoSuchItem, as_json
+from mirrormq.admin.ring_view import Failover, NoSuchItem, as_json
 from mirrormq.broker.queue import Queue
 
 NOTHING: Final = "there is nothing by that name any more"
@@ -35,7 +35,7 @@ async def show_ring(call: Call) -> Answer:
 
 
 async def list_failovers(call: Call) -> Answer:
-    return Answer(200, await _ask_leader(call, "failovers", _failovers))
+    return Answer(200, await _ask_leader(call, "failovers", _waiting_failovers))
 
 
 async def list_quarantine(call: Call) -> Answer:
@@ -46,7 +46,7 @@ async def _ask_leader(call: Call, what: str, without_leader: Callable[[State, Qu
     """Of a mirrored queue that nobody leads, this node tells what it knows."""
     queue = _one(call)
     front = call.broker.forwarding.mirrored.get(queue.log_id)
-    if front is not None and front.is_hopeless():
+    if front is not None and (front.lost_copy or front.is_hopeless()):
         return await without_leader(call.state, front, {})
     try:
         return await at_home(call, queue, what, {})
@@ -73,7 +73,7 @@ def _about_queue(tell: Callable[[State, Queue, Json], Awaitable[Any]]) -> Callab
     async def answer(state: State, about: Json) -> Any:
         queue = queue_here(state, about)
         if queue is None:
-            return GONE_AWAY
+            return why_not_here(state, about)
         try:
             return await tell(state, queue, about)
         except NoSuchItem:
@@ -91,7 +91,16 @@ async def _ring(state: State, queue: Queue, _: Json) -> Json:
 async def _waiting_ring(state: State, queue: Queue, _: Json) -> Json:
     ring = await state.rings.show_waiting(queue)
     assert ring is not None, "only mirrored queues are waited for"
-    return as_json(ring) | {"leader": ring.leader, "policy": queue.policy or None, "messages": None}
+    return as_json(ring) | {"leader": None, "policy": queue.policy or None, "messages": None}
+
+
+async def _waiting_failovers(state: State, queue: Queue, about: Json) -> list[Json]:
+    """Above those that are over, the one that is not."""
+    ring = await state.rings.show_waiting(queue)
+    assert ring is not None, "only mirrored queues are waited for"
+    pending = Failover(None, None, ring.leader, None, ring.sentence, None, None, None, None, None, {},
+                          tuple(member.node for member in ring.members), tuple(member.node for member in ring.learners))
+    return [as_json(pending), *await _failovers(state, queue, about)]
 
 
 async def _failovers(state: State, queue: Queue, _: Json) -> list[Json]:

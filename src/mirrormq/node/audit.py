@@ -6,6 +6,7 @@ Rules
  2. The verdict is computed: nothing that was confirmed is missing if the new leader's log reaches as far as everything that any
     survivor knows to be stable. Where a leader that is gone may have confirmed more, alone, the verdict says that instead.
     By this the logs are the same; whether what they come to is the same is compared too, and told (mirror/machine/compare.py).
+    With a member in another state nobody knows what is lost. A comparison that comes after the record was written corrects it.
  3. The last KEPT records of each queue are kept; they go with the queue. The others are removed when nothing is to be written.
 """
 
@@ -13,7 +14,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from mirrormq.broker.forward.away import AwayQueue
@@ -41,6 +45,16 @@ COMPARING: Final = 0.3      # seconds that a record waits until the members are 
 KNEW: Final = "knew"        # the question what a survivor knew to be confirmed
 
 Json = dict[str, Any]
+Amendment = Callable[[Json], None]
+
+
+class Open:
+    """The newest record of a queue, and the members of its ring that the leader has not compared itself with."""
+
+    def __init__(self, record: Json) -> None:
+        self.record = record
+        self.missing = set(record["members"][1:])
+        self.is_written = False
 
 
 class Audit:
@@ -48,8 +62,8 @@ class Audit:
         self._runtime = runtime
         self._news: list[tuple[int, Json]] = []
         self._gone: list[int] = []
-        self._unwritten: dict[tuple[int, int], Json] = {}
-        self._orphans: list[tuple[int, int, int]] = []
+        self._open: dict[int, Open] = {}            # by queue: its newest record, if members are to be compared yet
+        self._amendments: dict[tuple[int, int], list[Amendment]] = {}       # by queue and epoch
         self._long: set[int] = set()                # queues that may have more records than are kept
         self._has_news = asyncio.Event()
         self._lost_at: dict[str, float] = {}        # when the links to nodes broke
@@ -74,23 +88,38 @@ class Audit:
         }
         record["asynchronous"] = state.desired is not None and state.desired.asynchronous and former not in state.linked
         self._news.append((holding.log_id, record))
-        self._unwritten[holding.log_id, effect.epoch] = record
+        self._open[holding.log_id] = Open(record)
         self._has_news.set()
 
     def compared(self, holding: Holding, effect: Compared) -> None:
-        record = self._unwritten.get((holding.log_id, holding.state.epoch))
-        if record is not None:
-            record["compared"][effect.node] = [effect.are_equal, effect.mine, effect.theirs]
+        """The first time since this node leads counts. A member that has left the ring since may have taken its copy anew."""
+        log_id, node = holding.log_id, effect.node
+        about = self._open.get(log_id)
+        if about is None or node not in about.missing:
+            return
+        about.missing.discard(node)
+        found = [effect.are_equal, effect.mine, effect.theirs]
+        if node in holding.state.view.ring:
+            about.record["compared"][node] = found
+            if about.is_written:
+                self._amend(log_id, about.record["epoch"], partial(note_compared, node=node, found=found))
+        if about.is_written and not about.missing:
+            del self._open[log_id]
 
     def orphaned(self, log_id: int, epoch: int, count: int) -> None:
         """Messages of this node are in quarantine, which whoever took over by force in that epoch did not have."""
-        self._orphans.append((log_id, epoch, count))
+        self._amend(log_id, epoch, partial(note_quarantined, node=self._runtime.broker.node_name, count=count))
+
+    def _amend(self, log_id: int, epoch: int, amendment: Amendment) -> None:
+        self._amendments.setdefault((log_id, epoch), []).append(amendment)
         self._has_news.set()
 
-    def forget(self, log_id: int) -> None:
-        """The queue is deleted."""
-        self._gone.append(log_id)
-        self._has_news.set()
+    def forget(self, log_id: int, *, has_records: bool) -> None:
+        """The queue is deleted. Whoever led it removes its records."""
+        self._open.pop(log_id, None)
+        if has_records:
+            self._gone.append(log_id)
+            self._has_news.set()
 
     async def write(self) -> None:
         """Until cancelled; a store that does not answer is asked again."""
@@ -99,31 +128,42 @@ class Audit:
             self._has_news.clear()
             news, gone = self._news[:ROUND], self._gone[:ROUND]
             await self._hear(news)
+            compared = [set(record["compared"]) for _, record in news]
             if await is_stored(self._runtime.cluster.store, news, gone):
                 del self._news[:len(news)], self._gone[:len(gone)]
-                for log_id, record in news:
-                    self._unwritten.pop((log_id, record["epoch"]), None)
+                for (log_id, record), nodes in zip(news, compared, strict=True):
+                    self._is_written(log_id, record, nodes)
                 self._long |= {log_id for log_id, record in news if record["epoch"] > KEPT}
             else:
                 await asyncio.sleep(1)
-            if self._orphans and not self._news and not await self._tell_of_orphans():
+            if self._amendments and not self._news and not await self._tell_amendments():
                 await asyncio.sleep(1)
-            if self._news or self._gone or self._orphans:
+            if self._news or self._gone or self._amendments:
                 self._has_news.set()
             else:
                 await self._shorten()
 
-    async def _tell_of_orphans(self) -> bool:
-        """Into the record of the takeover that did not have them; False where the store must be asked again."""
+    def _is_written(self, log_id: int, record: Json, compared: set[str]) -> None:
+        """With these comparisons. Others have come while the store wrote it, or will."""
+        for node in record["compared"].keys() - compared:
+            self._amend(log_id, record["epoch"], partial(note_compared, node=node, found=record["compared"][node]))
+        about = self._open.get(log_id)
+        if about is not None and about.record is record:
+            about.is_written = True
+            if not about.missing:
+                del self._open[log_id]
+
+    async def _tell_amendments(self) -> bool:
+        """Into records that are written; False where the store must be asked again."""
         store = self._runtime.cluster.store
-        log_id, epoch, count = self._orphans[0]
-        try:
-            told = await add_quarantined(store, log_id, epoch, self._runtime.broker.node_name, count)
-        except CoordinationError:
-            return False
-        if told:
-            del self._orphans[0]
-        return told
+        batch = [(*place, list(self._amendments[place])) for place in islice(self._amendments, ROUND)]
+        outcomes = await asyncio.gather(*(is_amended(store, *each) for each in batch))
+        for (log_id, epoch, told), is_done in zip(batch, outcomes, strict=True):
+            if is_done:
+                left = self._amendments.pop((log_id, epoch))[len(told):]
+                if left:
+                    self._amendments[log_id, epoch] = left
+        return all(outcomes)
 
     async def _shorten(self) -> None:
         """What the store does not do now is done after the next record."""
@@ -168,8 +208,17 @@ def judge(record: Json) -> None:
     known = max(record["known_stable"].values())
     is_open = record["forced"] or record["asynchronous"]
     quarantined: dict[str, int] = record.get("quarantined", {})
-    record["lost"] = max(quarantined.values(), default=None) if is_open else max(0, known - record["end"])
+    if is_open:
+        record["lost"] = max(quarantined.values(), default=None)
+    else:
+        record["lost"] = max(0, known - record["end"]) or (None if _differing(record) else 0)
     record["verdict"] = _verdict(record, known)
+
+
+def _differing(record: Json) -> list[str]:
+    """The members whose state is not the new leader's."""
+    members, compared = record.get("members", []), record.get("compared", {})
+    return [node for node, (is_equal, _, _) in compared.items() if node in members and not is_equal]
 
 
 def _verdict(record: Json, known: int) -> str:
@@ -182,9 +231,16 @@ def _verdict(record: Json, known: int) -> str:
         return f"{held}; how many the others had beyond that is not known until they are back"
     if record["asynchronous"]:
         return (f"replication is asynchronous: {record['new_leader']} holds everything up to {record['end']}; what "
-                f"{record['old_leader']} confirmed beyond that is in quarantine when it is back")
-    return (f"{record['lost']} confirmed messages lost: {record['new_leader']} holds everything up to {record['end']}, and up to "
+                f"{record['old_leader']} confirmed beyond that is in quarantine when it is back{_states(record)}")
+    return (f"{_loss(record)}: {record['new_leader']} holds everything up to {record['end']}, and up to "
             f"{known} is known to be confirmed, by the word of {' and '.join(record['known_stable'])}{_states(record)}")
+
+
+def _loss(record: Json) -> str:
+    if record["lost"] is None:
+        return "it is not known whether confirmed messages are lost"
+    at_least = "at least " if _differing(record) else ""
+    return f"{at_least}{record['lost']} confirmed messages lost"
 
 
 def _states(record: Json) -> str:
@@ -193,7 +249,7 @@ def _states(record: Json) -> str:
     compared = record.get("compared", {})
     for node in record.get("members", [])[1:]:
         if node not in compared:
-            words.append(f"the state of {node} is not compared yet")
+            words.append(f"the state of {node} is not compared yet, so this rests on the ends of the logs alone")
             continue
         is_equal, mine, theirs = compared[node]
         words.append(f"{node} is in the same state, with {mine} persistent messages" if is_equal else
@@ -220,17 +276,29 @@ async def is_stored(store: Coordination, news: list[tuple[int, Json]], gone: lis
     return not any(isinstance(outcome, CoordinationError) for outcome in outcomes)
 
 
-async def add_quarantined(store: Coordination, log_id: int, epoch: int, node: str, count: int) -> bool:
-    """False where the record was changed meanwhile."""
+async def is_amended(store: Coordination, log_id: int, epoch: int, amendments: Sequence[Amendment]) -> bool:
+    """Judge a written record anew. False where it was changed meanwhile, or the store does not answer."""
     place = f"{_prefix(log_id)}{epoch:012d}"
-    found = (await store.read(place)).items.get(place)
-    if found is None:
-        return True
-    record = json.loads(found.value)
+    try:
+        found = (await store.read(place)).items.get(place)
+        if found is None:
+            return True
+        record = json.loads(found.value)
+        for amend in amendments:
+            amend(record)
+        judge(record)
+        return (await store.transact([Unchanged(place, found.revision)], [_put(log_id, record)])).succeeded
+    except CoordinationError:
+        return False
+
+
+def note_quarantined(record: Json, *, node: str, count: int) -> None:
     quarantined = record.setdefault("quarantined", {})
     quarantined[node] = quarantined.get(node, 0) + count
-    judge(record)
-    return (await store.transact([Unchanged(place, found.revision)], [_put(log_id, record)])).succeeded
+
+
+def note_compared(record: Json, *, node: str, found: list[Any]) -> None:
+    record["compared"][node] = found
 
 
 async def shorten(store: Coordination, log_id: int) -> None:

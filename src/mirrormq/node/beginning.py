@@ -25,7 +25,14 @@ def configure(broker: Broker, config: NodeConfig) -> None:
     limits.queues = _or_none(config.cluster_queue_limit)
     broker.mechanisms = list(config.auth_mechanisms)
     broker.authority.loopback_users = config.loopback_users
-    broker.cluster_name = config.cluster_name or config.node_name
+    broker.cluster_name = config.cluster_name or default_cluster_name(config.node_name)
+
+
+def default_cluster_name(node: str) -> str:
+    """Of a new cluster, from its first node: that node's host, and no name of a node."""
+    host = node.partition("@")[2]
+    name = f"mirrormq@{host}"
+    return name if name != node else f"mirrormq-cluster@{host}"
 
 
 def is_blank(broker: Broker) -> bool:

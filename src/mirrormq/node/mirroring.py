@@ -184,8 +184,8 @@ class Mirroring(RingHost):
         self._turned.pop(log_id, None)
         self.news.gone(log_id)
         holding = self.rings.by_id.get(log_id)
-        if holding is not None and holding.state.role == LEADER and holding.state.epoch > 1:
-            self.audit.forget(log_id)
+        leads = holding is not None and holding.state.role == LEADER and holding.state.epoch > 1
+        self.audit.forget(log_id, has_records=leads)
         self.rings.forget(log_id)
 
     def link_up(self, node: str) -> None:

@@ -87,7 +87,9 @@ class RingOrders:
     async def sync(self, front: AwayQueue, *, on: bool) -> str:
         """A word of RabbitMQ's, or a sentence."""
         told = await self._at_leader(front, "sync", on=on)
-        return told if isinstance(told, str) else f"the leader of queue '{front.name}' in vhost '{front.vhost}' does not answer"
+        if isinstance(told, str):
+            return told
+        return await self.why_unled(front) or f"the leader of queue '{front.name}' in vhost '{front.vhost}' does not answer"
 
     def _sync(self, holding: Holding, *, on: bool) -> str:
         partial = [node for node, point in holding.state.learner_marks.items() if not point.whole]
@@ -245,6 +247,13 @@ class RingOrders:
         told = await self._at_leader(front, "show")
         return told if isinstance(told, dict) else None
 
+    async def why_unled(self, front: AwayQueue) -> str:
+        """For whom a queue waits that nobody leads; nothing where somebody may lead it."""
+        lost = lost_by(await self.standpoints(front))
+        if lost:
+            return f"queue '{front.name}' in vhost '{front.vhost}' is not served: {lost}"
+        return front.home_is_down().text if front.is_hopeless() else ""
+
     async def standpoints(self, front: AwayQueue) -> dict[str, Json]:
         """Where each holder stands, by its own word."""
         nodes: Sequence[str] = [*front.holders, *front.learners]
@@ -253,6 +262,11 @@ class RingOrders:
                  for node in nodes]
         told = await asyncio.gather(*asked)
         return {node: answer for node, answer in zip(nodes, told, strict=True) if isinstance(answer, dict)}
+
+
+def lost_by(points: dict[str, Json]) -> str:
+    """What the only node that was in sync says if it has lost its copy."""
+    return next((str(point["sentence"]) for point in points.values() if point["is_lost"]), "")
 
 
 def standpoint(holding: Holding) -> Json:

@@ -22,6 +22,8 @@ DIFFERENCES: Final[dict[str, Difference]] = {
         "An integer of an argument is shown as a signedint or a long by its size, not by how it was sent"),
     "rabbitmqctl ping": Difference("There is no epmd to be registered with"),
     "rabbitmqctl await_online_nodes 0": Difference("RabbitMQ's tool crashes on it", 65),
+    "rabbitmqctl list_queues nope": Difference(
+        "RabbitMQ takes every word as a column. Here the first may be a queue, and the error also says that there is none"),
     "rabbitmqctl list_queues --formatter nope": Difference("RabbitMQ's tool crashes on a formatter that does not exist", 64),
     "rabbitmq-diagnostics listeners": Difference("The purposes are those of this broker: there is no AMQP 1.0"),
     "rabbitmq-diagnostics erlang_version": Difference("The node runs on Python, and says so"),

@@ -173,7 +173,7 @@ def test_a_node_joins_with_nothing_and_finds_everything(start: Start):
         assert becomes(node, "running_nodes", "a@localhost", "b@localhost")
         told = cluster_of(node)
         assert told["disk_nodes"] == told["running_nodes"] == ["a@localhost", "b@localhost"]
-        assert told["cluster_name"] == "a@localhost"
+        assert told["cluster_name"] == "mirrormq@localhost"
         assert told["partitions"] == {}
         assert {item["port"] for item in told["listeners"]["b@localhost"]} >= {b.port, b.http_port}
     assert queues(b) == []

@@ -12,6 +12,7 @@ const trim = (name, most) => (name.length > most ? `${name.slice(0, most - 1)}�
 function lagging(member) {
   if (member.is_linked === false) return "does not answer";
   if (member.sync_total) return `syncing ${Math.floor((100 * member.sync_done) / member.sync_total)} %`;
+  if (member.lag_entries === null) return `at ${count(member.durable)}, how far behind is not known`;
   return member.lag_entries ? `${short(member.lag_entries)} behind` : `at ${count(member.durable)}`;
 }
 
@@ -45,7 +46,7 @@ function draw(ring, width) {
   const parts = [s("circle", { class: "orbit", ...circle }), s("circle", { class: "flow", ...circle }),
     below.map((one) => s("line", { class: "feed", x1: last.x, y1: last.y, x2: one.x, y2: one.y }))];
   for (const { one, place, x, y, side } of members) {
-    const kind = `${place ? "mirror" : "leader"}${one.is_linked ? "" : " cut"}`;
+    const kind = `${place || ring.leader === null ? "mirror" : "leader"}${one.is_linked ? "" : " cut"}`;
     parts.push(dot({ kind, mark: lagging(one), sign: place + 1, name: one.node, x, y, side, above: place === 0, narrow, width }));
   }
   for (const { kind, one, x, y } of below) {
@@ -53,7 +54,7 @@ function draw(ring, width) {
     parts.push(dot({ kind: one.is_linked === false ? `${kind} cut` : kind, mark, sign: kind === "lake" ? "≈" : "…", name: one.node ?? one.name, x, y, side: 0, narrow, width }));
   }
   const centre = { x: middle.x, "text-anchor": "middle" };
-  parts.push(s("text", { class: "soft", ...centre, y: middle.y - 22 }, `epoch ${ring.epoch}`), s("text", { class: "big", ...centre, y: middle.y + 6 }, count(ring.stable)),
+  parts.push(s("text", { class: "soft", ...centre, y: middle.y - 22 }, `epoch ${count(ring.epoch)}`), s("text", { class: "big", ...centre, y: middle.y + 6 }, count(ring.stable)),
     s("text", { class: "soft", ...centre, y: middle.y + 25 }, "stable index"));
   return { parts, height };
 }
@@ -84,6 +85,7 @@ export function ringPicture() {
 }
 
 export function describe(ring) {
+  if (ring.leader === null) return `Nobody leads: ${ring.sentence}.`;
   const mirrors = ring.members.slice(1).map((one) => one.node);
   const learners = ring.learners.map((one) => one.node);
   return `${ring.leader} leads in epoch ${count(ring.epoch)}, ${mirrors.length ? `then ${mirrors.join(", ")}` : "no mirror is in sync"}`

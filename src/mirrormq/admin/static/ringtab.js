@@ -23,12 +23,13 @@ export function ringTab({ vhost, name, base, refresh }) {
     picture.show(ring);
     sync.hidden = !may.administer() || ring.learners.length === 0;
     text(sentence, ring.sentence);
-    sentence.className = `note ${ring.is_mirrored ? "good" : ""}`;
+    const waits = ring.leader === null;
+    sentence.className = `note ${waits ? "bad" : ring.is_mirrored ? "good" : ""}`;
     about.show([
-      ["Leader", ring.leader], ["Epoch", count(ring.epoch)], ["Last index", count(ring.end)], ["Stable up to", count(ring.stable)],
-      ["In sync", `${ring.members.length} of ${ring.wanted} wanted`], ["Policy", ring.policy ?? "–"], ["In words", describe(ring)],
+      ["Leader", ring.leader ?? "nobody"], ["Epoch", count(ring.epoch)], ["Last index", count(ring.end)], ["Stable up to", count(ring.stable)],
+      ["In sync", waits ? "nobody that can lead" : `${ring.members.length} of ${ring.wanted} wanted`], ["Policy", ring.policy ?? "–"], ["In words", describe(ring)],
     ]);
-    members.show([...ring.members.map((one, at) => ({ ...one, role: at ? "mirror" : "leader" })), ...ring.learners.map((one) => ({ ...one, role: "learner" })),
+    members.show([...ring.members.map((one, at) => ({ ...one, role: at ? "mirror" : waits ? "last leader" : "leader" })), ...ring.learners.map((one) => ({ ...one, role: "learner" })),
       ...ring.lakes.map((one) => ({ ...one, node: one.name, durable: one.acknowledged, received: one.acknowledged, role: "lake" }))]);
     showFailovers(failovers);
     quarantine.show(cut);
@@ -39,8 +40,8 @@ export function ringTab({ vhost, name, base, refresh }) {
     const signature = JSON.stringify(list);
     if (history.dataset.seen === signature) return;
     history.dataset.seen = signature;
-    set(history, list.length ? list.map((one) => h("li", { class: one.lost ? "bad" : one.lost === null ? "warn" : "" }, h("div", null, one.sentence),
-      h("div", { class: "when" }, `${when(one.time_ms)} · epoch ${one.epoch} · ${one.old_leader} → ${one.new_leader} · served after ${one.serve_ms} ms · ${one.requeued} to be delivered again`))) : h("div", { class: "empty" }, "Its leader has never changed."));
+    set(history, list.length ? list.map((one) => h("li", { class: one.lost || one.new_leader === null ? "bad" : one.lost === null ? "warn" : "" }, h("div", null, one.sentence),
+      h("div", { class: "when" }, one.new_leader === null ? `now · ${one.old_leader} → nobody` : `${when(one.time_ms)} · epoch ${one.epoch} · ${one.old_leader} → ${one.new_leader} · served after ${one.serve_ms} ms · ${one.requeued} to be delivered again`))) : h("div", { class: "empty" }, "Its leader has never changed."));
   }
 
   const order = (action, words) => async () => { await act(() => post(`${base}/actions`, { action }), words); refresh(); };
@@ -54,13 +55,13 @@ export function ringTab({ vhost, name, base, refresh }) {
 }
 
 function memberTable() {
-  const kinds = { leader: "accent", mirror: "good", learner: "warn", lake: "" };
+  const kinds = { leader: "accent", "last leader": "warn", mirror: "good", learner: "warn", lake: "" };
   return table({ key: (row) => row.role + row.node, label: "members of the ring", columns: [
     { title: "Node", class: "name", text: (row) => row.node },
     { title: "Role", text: (row) => row.role, node: (row) => badge(row.role, kinds[row.role]) },
     { title: "Received", num: true, text: (row) => count(row.received) },
     { title: "Durable", num: true, text: (row) => count(row.durable) },
-    { title: "Behind", num: true, text: (row) => (row.lag_entries ? `${count(row.lag_entries)} entries${row.lag_bytes ? `, ${bytes(row.lag_bytes)}` : ""}` : "–") },
+    { title: "Behind", num: true, text: (row) => (row.lag_entries === null ? "not known" : row.lag_entries ? `${count(row.lag_entries)} entries${row.lag_bytes ? `, ${bytes(row.lag_bytes)}` : ""}` : "–") },
     { title: "Sync", text: (row) => `${row.sync_done}/${row.sync_total}`, node: (row) => (row.sync_total ? h("div", { class: "meter", title: `${count(row.sync_done)} of ${count(row.sync_total)}` }, h("div", { "width%": (100 * row.sync_done) / row.sync_total })) : "–") },
     { title: "Link", text: (row) => (row.is_linked === false ? "cut" : "up"), node: (row) => (row.is_linked === false ? badge("cut", "bad") : badge("up", "good")) },
   ] });

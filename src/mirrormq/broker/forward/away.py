@@ -121,13 +121,17 @@ class AwayQueue(Queue):
         return not self.is_mirrored or all(forwarding.is_gone(node) for node in self.holders)
 
     def waits_for(self) -> str:
-        """Of a mirrored queue that nobody leads: the nodes without which it is not served."""
+        """Of a mirrored queue that nobody leads: the nodes without which it is not served, or that none of them can serve it."""
+        if self.lost_copy:
+            return self.lost_copy
         names = " or ".join(self.holders)
         holds = "only they hold" if len(self.holders) > 1 else "only it holds"
         out = f", {' and '.join(self.learners)} not in sync" if self.learners else ""
         return f"waiting for {names}: {holds} everything that was confirmed{out}"
 
     def home_is_down(self) -> NotFound:
+        if self.lost_copy:
+            return self.copy_is_lost()
         if self.is_mirrored:
             return NotFound(f"queue '{self.name}' in vhost '{self.vhost}' is {self.waits_for()}")
         durable = "durable " if self.durable else ""

@@ -125,7 +125,13 @@ def _in_vhost(context: Context, path: str) -> list[Source]:
 def list_queues(context: Context) -> None:
     """A first word that is no column but the name of a queue asks for this queue alone."""
     only = _queue_named(context)
-    names = wanted(context, QUEUES, ("name", "messages"), 0 if only is None else 1)
+    try:
+        names = wanted(context, QUEUES, ("name", "messages"), 0 if only is None else 1)
+    except Misuse as misuse:
+        first = context.args[0]
+        if first not in QUEUES and not context.client.exists(queue_path(context)):
+            misuse.text += f", and there is no queue '{first}' in vhost '{context.vhost}'"
+        raise
     timeout = context.values.get("timeout")
     seconds = f"{float(timeout):.1f}" if isinstance(timeout, float) else "60.0"
     context.out.banner(f"Timeout: {seconds} seconds ...")

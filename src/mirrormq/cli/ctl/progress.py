@@ -23,10 +23,11 @@ def line_of(row: dict[str, Any]) -> str:
     """One mirror after another, the slowest last; empty when none is on its way."""
     learners: list[dict[str, Any]] = row.get("ring", {}).get("learners", [])
     shown = []
-    for learner in sorted(learners, key=lambda learner: learner["lag_entries"]):
+    for learner in sorted(learners, key=lambda learner: (learner["lag_entries"] is not None, learner["lag_entries"])):
         synced, total = learner["synced"], max(1, row.get("messages", 0))
         if synced is None:
-            shown.append(f"{learner['node']}: {learner['lag_entries']} entries behind")
+            lag = learner["lag_entries"]
+            shown.append(f"{learner['node']}: {'how far it is behind is not known' if lag is None else f'{lag} entries behind'}")
         else:
             shown.append(f"{learner['node']} {bar(synced / total)} {min(100, 100 * synced // total)} %")
     return "  ".join(shown)

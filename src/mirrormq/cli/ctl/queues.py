@@ -6,7 +6,7 @@ import json
 import time
 from typing import Any, Final
 
-from mirrormq.cli.ctl.client import part
+from mirrormq.cli.ctl.client import Answer, part
 from mirrormq.cli.ctl.context import Context
 from mirrormq.cli.ctl.faults import UNAVAILABLE, USAGE, Failure, Misuse, no_vhost, refused
 from mirrormq.cli.ctl.objects import connection_pid, queue_path
@@ -19,11 +19,16 @@ def purge_queue(context: Context) -> None:
 
 def _on_queue(context: Context, method: str, action: str, body: object = None) -> None:
     answer = context.client.request(method, queue_path(context) + action, body)
-    if answer.status == 404:
+    if _is_unknown(answer):
         raise Failure(UNAVAILABLE, "not_found")
     if not answer.is_good:
         raise refused(answer.reason)
     context.done()
+
+
+def _is_unknown(answer: Answer) -> bool:
+    """There is no such queue. One that is there and not served is answered with 404 too, and a sentence."""
+    return answer.status == 404 and answer.reason == "Not Found"
 
 
 def delete_queue(context: Context) -> None:
@@ -31,14 +36,16 @@ def delete_queue(context: Context) -> None:
     clause = " " + " and ".join(f"if queue is {word}" for word in conditions) if conditions else ""
     context.out.banner(f"Deleting queue '{context.arg(0)}' on vhost '{context.vhost}'{clause} ...")
     path = queue_path(context)
-    queue = context.client.request("GET", path + "?columns=messages_ready")
+    queue = context.client.request("GET", path)
     query = "&".join(f"if-{word}=true" for word in conditions)
     answer = context.client.request("DELETE", f"{path}?{query}")
-    if answer.status == 404 or not queue.is_good:
+    if _is_unknown(answer):
         raise Failure(USAGE, "Queue not found")
     if not answer.is_good:
         raise Failure(USAGE, _why_kept(str(answer.reason)))
-    context.out.say(f"Queue was successfully deleted with {queue.body['messages_ready']} ready messages")
+    ready = queue.body.get("messages_ready") if queue.is_good else None
+    context.out.say("Queue was successfully deleted. How many messages it had is not known" if ready is None else
+                    f"Queue was successfully deleted with {ready} ready messages")
 
 
 def _why_kept(reason: str) -> str:

@@ -56,11 +56,11 @@ function figures({ vhost, name, base, refresh, showBadges }) {
     lengths.show((series) => past.gauge(series));
     rates.show((series) => past.rate(series));
     about.show([
-      ["State", row.state], ["Leader", row.node], ["Mirrors", row.slave_nodes ? row.slave_nodes.join(", ") || "none" : "not mirrored"],
+      ["State", row.reason ? `${row.state}: ${row.reason}` : row.state], ["Leader", row.waits_for ? "nobody" : row.node], ["Mirrors", row.slave_nodes ? row.slave_nodes.join(", ") || "none" : "not mirrored"],
       ["Policy", row.policy || "–"], ["Operator policy", row.operator_policy || "–"],
       ["Effective definition", row.effective_policy_definition && Object.keys(row.effective_policy_definition).length ? JSON.stringify(row.effective_policy_definition) : "–"],
       ["Arguments", Object.keys(row.arguments ?? {}).length ? JSON.stringify(row.arguments) : "–"], ["Consumers", count(row.consumers)],
-      ["Consumer capacity", row.consumers ? `${Math.round(100 * row.consumer_capacity)} %` : "–"], ["Idle since", row.idle_since ? when(row.idle_since) : "busy"],
+      ["Consumer capacity", row.consumers ? `${Math.round(100 * row.consumer_capacity)} %` : "–"], ["Idle since", row.idle_since ? when(row.idle_since) : row.state === "down" ? "–" : "busy"],
     ]);
     size.show([
       ["Messages", `${count(row.messages)} (${bytes(row.message_bytes)})`], ["Ready", `${count(row.messages_ready)} (${bytes(row.message_bytes_ready)})`],
