@@ -44,16 +44,18 @@ def child(seed: int, without: tuple[str, ...], scenario: str, *, is_tracing: boo
 class Pool:
     """Children, one seed each, as many at once as there are cores."""
 
-    def __init__(self, seeds: range, without: tuple[str, ...], scenario: str, jobs: int) -> None:
+    def __init__(self, seeds: range, without: tuple[str, ...], scenario: str, jobs: int, *, stops: bool) -> None:
         self._seeds = iter(seeds)
         self._without = without
         self._scenario = scenario
         self._jobs = jobs
+        self._stops = stops             # at the first violation
         self._running: dict[int, tuple[int, int, float]] = {}
         self.results: list[tuple[int, str, str]] = []
 
     def _launch(self) -> bool:
-        seed = next(self._seeds, None)
+        has_ended = self._stops and any(sentence for _, sentence, _ in self.results)
+        seed = None if has_ended else next(self._seeds, None)
         if seed is None:
             return False
         ours, theirs = os.pipe()
@@ -97,9 +99,10 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=1000)
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--stop", action="store_true", help="begin no other seed after a violation")
     parser.add_argument("--replay", type=int, help="one seed, with its trace")
     parser.add_argument("--without", default="", help="sorts of faults to leave out, with commas")
-    parser.add_argument("--scenario", default="", help="gentle, forced, calm, kills, return or deposed, for each seed")
+    parser.add_argument("--scenario", default="", help="gentle, forced, calm, kills, return, deposed or changing, for each seed")
     options = parser.parse_args()
     if os.environ.get("PYTHONHASHSEED") != "0":         # sets of names must have the same order each time
         os.execve(sys.executable, [sys.executable, "-m", "simnodes.run", *sys.argv[1:]], os.environ | {"PYTHONHASHSEED": "0"})
@@ -113,7 +116,8 @@ def main() -> int:
         print(os.read(reading, 8192).decode().replace("\t", "\n  "))
         return 0
     began = real_time()
-    pool = Pool(range(options.first, options.first + options.seeds), without, options.scenario, options.jobs)
+    pool = Pool(range(options.first, options.first + options.seeds), without, options.scenario, options.jobs,
+                stops=options.stop)
     pool.run()
     took = real_time() - began
     failed = sorted(result for result in pool.results if result[1])

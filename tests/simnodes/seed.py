@@ -199,6 +199,8 @@ class Seed:
             clients.spawn(clients.publisher, "pub")
         world.run_until(world.now + 3)
         clients.spawn(clients.slow_consumer, "slow")
+        for _ in range(2):
+            clients.spawn(clients.transactor, "tx")
         for turn in range(rng.choice([1, 3])):
             world.run_until(world.now + rng.random())
             record = checks.record_of(world, self.queues[0])

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from .mutants import MUTANTS, SOURCES, Mutant
+
 TESTS = Path(__file__).parent.parent
 SEEDS = 30
 MORE_SEEDS = int(os.environ.get("MIRRORMQ_SIMNODES_SEEDS", "250"))
@@ -43,3 +45,10 @@ def test_a_seed_is_the_same_each_time() -> None:
     first = run("--replay", "3")
     assert " is up" in first
     assert run("--replay", "3") == first
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=[mutant.name for mutant in MUTANTS])
+def test_what_a_mutant_takes_out_is_there(mutant: Mutant) -> None:
+    """Else nobody would notice that it takes out nothing any more. `python -m simnodes.mutants` looks whether it is found."""
+    for change in mutant.changes:
+        assert (SOURCES / change.file).read_text().count(change.old) == 1, f"{change.file}: {change.old}"
