@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from broker.forward.cluster import Client, Cluster, methods
 from fuzz.world import START
+from mirrormq.broker import rules
+from mirrormq.broker.policy import Policy
 from mirrormq.broker.shutting import DECISION
 from mirrormq.wire.methods import (
     BasicAck,
@@ -31,6 +33,19 @@ def test_what_is_published_while_an_empty_queue_goes_is_refused() -> None:
     cluster.turn("a")
     assert methods(publisher.heard(rest=False), BasicAck, BasicNack) == [BasicNack(1, multiple=False, requeue=False)]
     assert methods(owner.heard()) == [QueueDeleteOk(0)]
+
+
+def test_a_policy_that_changes_meanwhile_does_not_let_messages_in() -> None:
+    cluster, _, publisher = two()
+    asking = cluster.client("b")
+    asking.say(QueueDelete("q", if_empty=True))
+    cluster.turn("b")
+    cluster.carry("b", "a")
+    rules.put_policy(cluster.nodes["a"].broker, Policy("/", "p", ".*", "queues", {"max-length": 9}, 0), operator=False)
+    cluster.store.commit()
+    publisher.publish("q", b"late")
+    cluster.turn("a")
+    assert methods(publisher.heard(rest=False), BasicAck, BasicNack) == [BasicNack(1, multiple=False, requeue=False)]
 
 
 def test_a_queue_that_is_not_empty_takes_more() -> None:

@@ -391,6 +391,11 @@ class QueueSettings:
         self.sync_interval: i64 = milliseconds(definition.get("sync-interval"))
         self.ha: dict[str, object] = {key: value for key, value in definition.items() if key.startswith("ha-")}
 
+    def refuse_publishes(self) -> None:
+        self.limited = True
+        self.max_length = 0
+        self.overflow = REJECT_PUBLISH
+
 
 def effective_settings(arguments: QueueArguments, policy_definition: dict[str, object]) -> QueueSettings:
     return QueueSettings(arguments, policy_definition)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from mypy_extensions import i64
 
-from mirrormq.broker.arguments import DROP_HEAD, QueueArguments, QueueSettings
+from mirrormq.broker.arguments import DROP_HEAD, QueueArguments, QueueSettings, effective_settings
 from mirrormq.broker.backlog import Backlog, PlainBacklog
 from mirrormq.broker.consumer import PLENTY, Consumer, Turns
 from mirrormq.broker.expiry import expire, expire_head, must_pause, postpone, send_postponed
@@ -465,6 +465,9 @@ class Queue(QueueLog):
             self.broker.wake_queue_at(self, self.last_used + self.settings.expires)
 
     def apply_settings(self, settings: QueueSettings) -> None:
+        if self in self.broker.shut:        # a policy may change while the queue's end is being decided
+            settings = effective_settings(self.arguments, self.effective_policy)
+            settings.refuse_publishes()
         self.settings = settings
         self.letters_to = None              # they may go elsewhere now
         self.backlog.ttl = settings.message_ttl

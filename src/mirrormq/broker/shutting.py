@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from mirrormq.broker.arguments import REJECT_PUBLISH, effective_settings
+from mirrormq.broker.arguments import effective_settings
 from mirrormq.broker.queue import Queue
 
 if TYPE_CHECKING:
@@ -17,12 +17,8 @@ DECISION: Final = 6000      # milliseconds; the store answers in half of that, o
 
 
 def shut(queue: Queue) -> None:
-    settings = effective_settings(queue.arguments, queue.effective_policy)
-    settings.limited = True
-    settings.max_length = 0
-    settings.overflow = REJECT_PUBLISH
-    queue.settings = settings
     queue.broker.shut[queue] = queue.broker.now + DECISION
+    queue.apply_settings(effective_settings(queue.arguments, queue.effective_policy))
 
 
 def reopen(queue: Queue) -> None:
