@@ -283,7 +283,8 @@ class Clients:
             queue = f"{prefix}{name}-{'own' if is_exclusive else 'auto'}"
             if not stays(self.world, queue):
                 self._orphans.pop(queue, None)      # it is made anew
-            quiet = self.is_quiet() and queue not in self._orphans
+            is_orphan = queue in self._orphans      # somebody who left without a word may still count as its consumer
+            quiet = self.is_quiet() and not is_orphan
             self.unused[queue] = None
             await line.call(QueueDeclare(queue, exclusive=is_exclusive, auto_delete=not is_exclusive, durable=False))
             user = line if is_exclusive or rng.random() < 0.3 else other
@@ -319,10 +320,10 @@ class Clients:
                 await user.call(ChannelOpen())
             else:
                 await user.call(BasicCancel("t"))
-            if not is_rude:
+            if not is_rude and not is_orphan:
                 del self._orphans[queue]
-                if rng.random() < 0.3:
-                    await self._expect_gone(name, queue, is_quiet=quiet)
+            if not is_rude and rng.random() < 0.3:
+                await self._expect_gone(name, queue, is_quiet=quiet)
             if rng.random() < 0.3:
                 await self._pause(0.3)
         await line.close()
