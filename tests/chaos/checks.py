@@ -215,11 +215,12 @@ def check_audits(world: World, queue: QueueLedger) -> None:
         return
     world.ledger.totals["failovers"] += len([record for record in records if record["epoch"] > queue.epoch])
     queue.epoch = max([queue.epoch, *(record["epoch"] for record in records)])
-    told = sum(record["lost"] or 0 for record in records)
+    queue.told |= {record["epoch"]: record["lost"] for record in records}
+    told = sum(lost or 0 for lost in queue.told.values())
     if told and not queue.lost:
         wrong = next(record for record in records if record["lost"])
         world.ledger.find("a false verdict", f"{queue.name} lost nothing, but a record says: {wrong['sentence']}")
-    if queue.lost and not told and all(record["lost"] is not None for record in records):
+    if queue.lost and not told and all(lost is not None for lost in queue.told.values()):
         world.ledger.find("a false verdict", f"{queue.name} lost {queue.lost} confirmed messages, and no record says so: "
                           + " | ".join(record["sentence"] for record in records[:5]))
 

@@ -38,6 +38,7 @@ class QueueLedger:
     committed: set[Number] = field(default_factory=set)     # acknowledged in a transaction that was committed
     lost: int = 0
     epoch: int = 0                                          # of the last failover that was counted
+    told: dict[int, int | None] = field(default_factory=dict)  # by epoch, what records say is lost; brokers keep the newest only
 
     @property
     def missing(self) -> set[Number]:

@@ -288,6 +288,13 @@ class Cluster:
         else:
             store.close()
 
+    def cut(self, one: str, other: str) -> None:
+        """The link between two nodes is lost, until one of them is started again."""
+        for here, there in ((one, other), (other, one)):
+            self.links[here].discard(there)
+            self.nodes[here].rings.link_down(there)
+        self.rest()
+
     def start(self, name: str) -> None:
         node = self.run(name)
         if self.view.holds(name):

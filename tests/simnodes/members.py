@@ -109,8 +109,9 @@ class Members:
         if not others:
             return False
         by = self.world.rng.choice(others)
+        process = by.loop
         answer = by.forget(node.name)
-        await self._until(lambda: answer.done() or by.loop is None)
+        await self._until(lambda: answer.done() or by.loop is not process)      # a killed one never answers
         return answer.done() and answer.result()
 
     async def _lose_disk(self, node: SimNode) -> None:

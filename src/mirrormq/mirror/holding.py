@@ -410,7 +410,7 @@ class Holding(RingPort):
         try:
             path = lives.cut(rings.store, self.log_id, effect.keep, effect.why, rings.broker.wall())
         except CannotCut:
-            self.spare(effect.keep, effect.why)
+            self._spare_state(effect.keep, effect.why, self.snapshot() if self.trail is not None else None)
             raise                               # the copy is taken anew
         rings.log.has_written()
         self._rewind(effect.keep)
@@ -421,6 +421,14 @@ class Holding(RingPort):
         """The log is about to be given up: what may be only here is kept in quarantine. Raises OSError where it cannot be."""
         rings = self.rings
         if lives.spare(rings.store, self.log_id, keep, why, rings.broker.wall()) is not None:
+            rings.host.quarantined(self, why)
+
+    def _spare_state(self, keep: int, why: str, state: Snapshot | None) -> None:
+        """The same where the log has holes, for some of its messages have ended: then its state says what is live behind `keep`."""
+        rings = self.rings
+        if state is None:
+            self.spare(keep, why)
+        elif lives.spare_live(rings.store, self.log_id, state, keep, why, rings.broker.wall()):
             rings.host.quarantined(self, why)
 
     def spare_unsettled(self, why: str) -> None:
@@ -439,6 +447,8 @@ class Holding(RingPort):
     def _begin(self, effect: BeginAt) -> None:
         rings = self.rings
         state = self.snapshot() if self.trail is not None and effect.first > 1 else None
+        if effect.why:
+            self._spare_state(effect.keep, effect.why, state)
         lives.begin_at(rings.store, self.log_id, effect.first, effect.before, state, differs=effect.differs)
         self.sum_wanted = -1
         rings.log.has_written()

@@ -175,7 +175,7 @@ class Rings:
         """A copy that does not lead is taken anew from those who are in sync, whatever has happened to it."""
         front = holding.front
         self.by_id.pop(holding.log_id, None)
-        if not isinstance(fault, QueueDamaged | OSError):       # neither is a fault of the program
+        if not isinstance(fault, QueueDamaged | CannotCut | OSError):       # none is a fault of the program
             self.broker.report_fault(fault)
         if holding.queue is None and (isinstance(fault, QueueDamaged) or holding.state.view.ring != (self.me,)):
             self._take_anew(holding, fault)

@@ -71,12 +71,15 @@ class CutTail(Effect):
 
 
 class BeginAt(Effect):
-    """Set aside what the log holds and start it anew at `first`; the entry before it was of epoch `before`."""
+    """Set aside what the log holds and start it anew at `first`; the entry before it was of epoch `before`. If it is said `why`,
+    the leader never had what is behind `keep`: that goes into quarantine."""
 
-    __slots__ = ("before", "differs", "first", "generation")
+    __slots__ = ("before", "differs", "first", "generation", "keep", "why")
 
-    def __init__(self, first: int, before: int, generation: int, differs: bool = False) -> None:
+    def __init__(self, first: int, before: int, generation: int, differs: bool = False, keep: int = 0, why: str = "") -> None:
         self.first: int = first
+        self.keep: int = keep
+        self.why: str = why
         self.differs: bool = differs        # what it held was found to be another state than the leader's
         self.before: int = before
         self.generation: int = generation

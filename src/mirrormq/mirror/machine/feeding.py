@@ -106,8 +106,10 @@ def _where_to_go_on_in_the_ring(s: State, request: Follow) -> tuple[int, int]:
 def _where_to_go_on(s: State, request: Follow) -> tuple[int, int]:
     keep = s.lineage.common(request.lineage)
     wanted = s.desired is None or s.desired.automatic
-    if keep < 0 or keep + 1 < s.first_kept:
-        return max(keep, 0), s.end + 1
+    if keep < 0:
+        return s.lineage.parted(request.lineage), s.end + 1
+    if keep + 1 < s.first_kept:
+        return keep, s.end + 1
     if keep == 0 and not wanted and s.end > 0:
         return 0, s.end + 1
     return keep, keep + 1

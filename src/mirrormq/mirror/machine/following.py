@@ -44,7 +44,7 @@ def on_followed(s: State, sender: str, answer: Followed) -> None:
         _part(s, answer.keep, answer.begin_epoch)
         return
     if answer.begin > answer.keep + 1 or answer.keep < s.lineage.base:
-        _begin_at(s, answer.begin, answer.begin_epoch)
+        _begin_at(s, answer.begin, answer.begin_epoch, keep=answer.keep)
     elif answer.keep < s.end and s.rules.cut_divergent_tail:
         _cut(s, answer.keep)
     s.settled = True
@@ -73,8 +73,12 @@ def part(s: State) -> None:
     s.out.append(Released(f"{s.me} no longer holds the queue since epoch {s.epoch}"))
 
 
+def _never_part(s: State, keep: int) -> str:
+    return f"entries {keep + 1} to {s.end} were never part of epoch {s.epoch}"
+
+
 def _cut(s: State, keep: int) -> None:
-    why = f"entries {keep + 1} to {s.end} were never part of epoch {s.epoch}"
+    why = _never_part(s, keep)
     s.lineage.cut(keep)
     s.generation += 1
     s.durable = min(s.durable, keep)
@@ -85,11 +89,12 @@ def _cut(s: State, keep: int) -> None:
 
 def take_anew(s: State) -> None:
     """The copy here is not what the leader's is: it is set aside, and everything comes by full sync."""
-    _begin_at(s, s.end + 1, s.lineage.last_epoch(), differs=True)
+    _begin_at(s, s.end + 1, s.lineage.last_epoch(), keep=s.end, differs=True)
     follow(s)
 
 
-def _begin_at(s: State, first: int, before: int, differs: bool = False) -> None:
+def _begin_at(s: State, first: int, before: int, keep: int, differs: bool = False) -> None:
+    why = _never_part(s, keep) if keep < s.end else ""
     s.lineage = Lineage(first - 1, before)
     s.generation += 1
     s.durable = first - 1
@@ -97,7 +102,7 @@ def _begin_at(s: State, first: int, before: int, differs: bool = False) -> None:
     s.first_kept = first
     s.whole = first == 1
     s.fill_busy = False
-    s.out.append(BeginAt(first, before, s.generation, differs))
+    s.out.append(BeginAt(first, before, s.generation, differs, keep, why))
 
 
 def on_entries(s: State, sender: str, message: Entries) -> None:

@@ -76,6 +76,18 @@ class Lineage:
                 index = other.firsts[theirs] - 1
         return 0 if floor == 0 else -1
 
+    def parted(self, other: Lineage) -> int:
+        """Where common() shows nothing: the index behind which the other log is certainly not this one; its end where nobody knows.
+        Nobody who goes on behind that index goes on from there: one of the two logs is not held so far back."""
+        if other.end < self.base:
+            return other.end
+        index = min(self.end, other.end)
+        last = other.last_epoch()
+        while index >= self.base and index > 0 and self.epochs[self.run_at(index)] > last:
+            index = self.firsts[self.run_at(index)] - 1
+        floor = max(self.base, other.base)
+        return min(index, floor - 1) if min(self.end, other.end) >= floor else index
+
     def __repr__(self) -> str:
         runs = ", ".join(f"{epoch}:{first}" for epoch, first in zip(self.epochs, self.firsts, strict=True))
         return f"<{self.base}..{self.end} {runs}>"
