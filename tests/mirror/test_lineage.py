@@ -28,6 +28,29 @@ def test_two_logs_agree_up_to_where_they_parted(shared: list[int], one: list[boo
     assert lineage_of(theirs).common(lineage_of(mine)) == len(shared)
 
 
+def trimmed(epochs: list[int], base: int) -> Lineage:
+    """What is left of it where everything below `base` is not held any more."""
+    base = min(base, len(epochs))
+    lineage = Lineage(base, epochs[base - 1]) if base else Lineage()
+    for epoch in epochs[base:]:
+        lineage.extend(epoch, 1)
+    return lineage
+
+
+@given(
+    st.lists(st.integers(1, 4), max_size=8).map(sorted),
+    st.lists(st.sampled_from([5, 7, 11]), max_size=6).map(sorted), st.lists(st.sampled_from([6, 8, 12]), max_size=6).map(sorted),
+    st.integers(0, 14), st.integers(0, 14),
+)
+def test_what_surely_differs_is_not_shared(shared: list[int], one: list[int], other: list[int], base: int, low: int) -> None:
+    mine, theirs = trimmed(shared + one, base), trimmed(shared + other, low)
+    if mine.common(theirs) >= 0:
+        return
+    parted = mine.parted(theirs)
+    assert min(len(shared), theirs.end) <= parted <= theirs.end
+    assert mine.end > parted or parted < theirs.base, "a follower would take it for where to go on"
+
+
 @given(st.lists(st.integers(1, 6), max_size=20).map(sorted), st.integers(0, 20))
 def test_a_prefix_is_common_whole(epochs: list[int], keep: int) -> None:
     whole, cut = lineage_of(epochs), lineage_of(epochs)

@@ -424,7 +424,7 @@ class Holding(RingPort):
             rings.host.quarantined(self, why)
 
     def _spare_state(self, keep: int, why: str, state: Snapshot | None) -> None:
-        """The same where the log has holes, for some of its messages have ended: then its state says what is live behind `keep`."""
+        """The same where the log has holes, because messages have ended: its state says what is live behind `keep`."""
         rings = self.rings
         if state is None:
             self.spare(keep, why)

@@ -77,8 +77,8 @@ class Lineage:
         return 0 if floor == 0 else -1
 
     def parted(self, other: Lineage) -> int:
-        """Where common() shows nothing: the index behind which the other log is certainly not this one; its end where nobody knows.
-        Nobody who goes on behind that index goes on from there: one of the two logs is not held so far back."""
+        """Where common() shows nothing: the index behind which the other log is certainly not this one; its end where that is not
+        known. The other log cannot go on from there: it does not hold that index, or this one does not."""
         if other.end < self.base:
             return other.end
         index = min(self.end, other.end)
