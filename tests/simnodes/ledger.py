@@ -21,6 +21,7 @@ class Message:
         self.is_refused = False
         self.deliveries = 0
         self.delivered_to = ""
+        self.new_to = ""                # who received it with `redelivered` false
         self.may_be_gone = False        # somebody has sent its acknowledgement, or purged its queue
         self.must_be_gone = False       # and was told that this is done
 
@@ -60,10 +61,12 @@ class Ledger:
         lossy = queue in self.lossy
         if message.must_be_gone and not lossy:
             self.world.violate(f"(committed) {client} received {message}, whose acknowledgement was committed before")
-        if message.deliveries and not redelivered and not lossy:
-            self.world.violate(f"(redelivered) {client} received {message} as new, and {message.delivered_to} has had it")
         message.deliveries += 1
         message.delivered_to = f"{client} at {self.world.now:.3f}"
+        if not redelivered:     # what is still on its way to a client whose node stops may come behind its second delivery
+            if message.new_to and not lossy:
+                self.world.violate(f"(redelivered) {client} received {message} as new, and so did {message.new_to}")
+            message.new_to = message.delivered_to
         self.delivered += 1
         return message
 
