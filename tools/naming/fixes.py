@@ -71,3 +71,4 @@ _e = new("log/entries.py", "ChunkBuilder", "enqueue_extra")
 sub("tests/log/test_entries.py", ('"enqueue_extra"', f'"{_e}"'))
 _q = {o: new("broker/queue_log.py", "QueueLog", o) for o in ("held",)} | {"kept": new("broker/queue_log.py", "QueueLog", "kept")}
 sub("tests/admin/test_forecast.py", ("vhost, name, held, kept, backlog =", f"vhost, name, {_q['held']}, {_q['kept']}, backlog ="))
+sub("tests/broker/forward/cluster.py", ('("awaiting", "parting")', f'("{_b["awaiting"]}", "{_b["parting"]}")'))
