@@ -136,7 +136,7 @@ def time_publishing(contender: Contender, command: str, seconds: float) -> dict[
 
 def publish(contender: Contender, command: str, queue: str, seconds: float) -> float:
     os.sync()       # what earlier runs have left to be written is not this one's to wait for
-    return Perf([command]).run(LOAD, contender.port, queue, seconds, 1.0).confirmed
+    return Perf([command]).run(LOAD, contender.port, queue, seconds, min(1.0, seconds / 2)).confirmed
 
 
 @contextmanager
