@@ -195,6 +195,7 @@ def test_who_comes_back_with_more_than_the_leader_has_puts_it_into_quarantine(tm
     assert cluster.view.ring == ("c", "b")
     assert cluster.nodes["b"].live() == 5
     assert cluster.nodes["b"].set_aside() == numbered(8, 15)
+    assert sum(cluster.nodes["b"].orphans.values()) == 8
 
 
 def test_who_knows_no_state_at_the_leaders_end_takes_its_copy_anew(tmp_path: Path) -> None:
@@ -210,3 +211,22 @@ def test_who_knows_no_state_at_the_leaders_end_takes_its_copy_anew(tmp_path: Pat
     assert set(cluster.view.ring) == {"c", "b"}
     assert cluster.nodes["b"].live() == 5
     assert cluster.nodes["b"].set_aside() == numbered(8, 15)
+    assert sum(cluster.nodes["b"].orphans.values()) == 8
+
+
+def test_the_record_counts_what_is_cut_off_behind_the_leaders_end(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, "a", "b", desired=Desired(("a", "b"), automatic=True, promote_after_stop=True))
+    cluster.begin()
+    cluster.wait(10)
+    cluster.publish(5)
+    cluster.stop("b")
+    cluster.publish(10)
+    cluster.consume(7)
+    cluster.stop("a")
+    cluster.start("b")
+    cluster.wait(60)
+    assert cluster.leader.queue.backlog.count == 5
+    cluster.start("a")
+    cluster.wait(10)
+    assert cluster.nodes["a"].live() == 5
+    assert cluster.nodes["a"].orphans == {6: 8}

@@ -27,6 +27,7 @@ class Copies:
         self._ledger = ledger
         self._records: dict[str, dict[str, Any]] = {}
         self._lost: dict[str, set[str]] = {queue: set() for queue in queues}
+        self._forgotten: set[str] = set()
         world.store_listeners.append(self._changed)
 
     def _changed(self, changes: dict[str, Item | None]) -> None:
@@ -45,6 +46,8 @@ class Copies:
     def gone(self, node: str, *, is_forgotten: bool) -> None:
         """What that node had. Where it is forgotten, a mirror that is not in sync leads if there is no other, and says what it
         lacks; where it has lost its disk, nobody does."""
+        if is_forgotten:
+            self._forgotten.add(node)
         for queue, record in self._records.items():
             holders, lost = _holders(record), self._lost[queue]
             if node not in holders:
@@ -54,6 +57,16 @@ class Copies:
                 is_led_by_force = is_forgotten and "view" in record and self._ledger.lossy.get(queue, FORCED) == FORCED
                 self._ledger.lossy[queue] = FORCED if is_led_by_force else DISK
                 if "view" in record and not is_forgotten:
+                    self.on_bereft(queue)
+
+    def returned(self, node: str) -> None:
+        """A forgotten node joins under its old name. A queue that no mirror has taken over until then waits for its copy."""
+        if node in self._forgotten:
+            self._forgotten.remove(node)
+            for queue, record in self._records.items():
+                holders = _holders(record)
+                if "view" in record and node in holders and self._lost[queue].issuperset(holders):
+                    self._ledger.lossy[queue] = DISK
                     self.on_bereft(queue)
 
 

@@ -150,6 +150,7 @@ class Members:
     async def _return(self, node: SimNode) -> None:
         """Started again and again until it is up, or until somebody takes it out once more."""
         node.is_leaving = False
+        self.copies.returned(node.name)
         while not node.is_up and not node.is_leaving:
             if node.state == DOWN:
                 node.start()

@@ -140,15 +140,11 @@ def spare(store: Store, queue_id: int, keep: int, reason: str, time_ms: int) -> 
     return quarantine.put(store.directory / FOLDER, store.disk, store.reader, queue, first, reason, time_ms)
 
 
-def spare_live(store: Store, queue_id: int, state: Snapshot, keep: int, reason: str, time_ms: int) -> int:
-    """The same by the log's state: put into quarantine what may be live behind `keep`. Returns how many messages that are."""
+def spare_live(store: Store, queue_id: int, ranges: list[int], reason: str, time_ms: int) -> int:
+    """The same for what is live in these flat ranges, where the log has holes. Returns how many messages that are."""
     queue = store.queue(queue_id)
     if queue is None or queue.damage:
         return 0
-    folded = RecoveredQueue(queue_id)
-    folded.start_from(state)
-    folded.next_index = queue.next_index
-    ranges = folded.live_in(keep + 1, queue.next_index - 1)
     return quarantine.put_orphans(store.directory / FOLDER, store.disk, store.reader, queue, ranges, queue.epoch, reason, time_ms)
 
 

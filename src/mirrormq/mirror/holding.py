@@ -18,12 +18,12 @@ from mirrormq.broker.arguments import milliseconds
 from mirrormq.broker.forward.away import AwayQueue
 from mirrormq.broker.ports import RingPort
 from mirrormq.broker.queue import Queue
-from mirrormq.log import lives
+from mirrormq.log import lives, quarantine
 from mirrormq.log.backfill import live_messages
 from mirrormq.log.chunk import decode_chunk
 from mirrormq.log.dissolve import unfilled
 from mirrormq.log.errors import CannotCut, LogError, QueueDamaged
-from mirrormq.log.ranges import sizes
+from mirrormq.log.ranges import RangeSet, pairs, sizes
 from mirrormq.log.snapshot import Snapshot
 from mirrormq.log.trail import Trail, trail_from
 from mirrormq.mirror.machine.effects import (
@@ -407,15 +407,19 @@ class Holding(RingPort):
 
     def _cut(self, effect: CutTail) -> None:
         rings = self.rings
+        live = self._live_behind(effect.keep) if self.state.view.forced else None
         try:
             path = lives.cut(rings.store, self.log_id, effect.keep, effect.why, rings.broker.wall())
         except CannotCut:
-            self._spare_state(effect.keep, effect.why, self.snapshot() if self.trail is not None else None)
+            self._spare_live(effect.keep, effect.why)
             raise                               # the copy is taken anew
         rings.log.has_written()
         self._rewind(effect.keep)
-        if path is not None:
-            rings.host.quarantined(self, effect.why)
+        if path is None:
+            return
+        rings.host.quarantined(self, effect.why)
+        if live:
+            self._note_missing(sum(entry.index in live for entry in quarantine.messages(path)))
 
     def spare(self, keep: int, why: str) -> None:
         """The log is about to be given up: what may be only here is kept in quarantine. Raises OSError where it cannot be."""
@@ -423,13 +427,35 @@ class Holding(RingPort):
         if lives.spare(rings.store, self.log_id, keep, why, rings.broker.wall()) is not None:
             rings.host.quarantined(self, why)
 
-    def _spare_state(self, keep: int, why: str, state: Snapshot | None) -> None:
-        """The same where the log has holes, because messages have ended: its state says what is live behind `keep`."""
+    def _live_behind(self, keep: int) -> RangeSet | None:
+        """What may be live behind `keep`, to the end of the log; None where that is not known. The trail is folded so far, and
+        must be thrown away after that."""
+        trail = self.trail
+        if trail is None:
+            return None
+        with suppress(QueueDamaged):            # what cannot be read is not there
+            trail.catch_up(self.rings.store, self.rings.store.next_index(self.log_id) - 1)
+        found = RangeSet()
+        for low, high in pairs(trail.state.live_in(keep + 1, trail.next_index - 1)):
+            found.add(low, high)
+        return found
+
+    def _spare_live(self, keep: int, why: str) -> None:
+        """The log is about to be given up, and has holes: what is live behind `keep` is kept in quarantine."""
         rings = self.rings
-        if state is None:
+        live = self._live_behind(keep)
+        if live is None:
             self.spare(keep, why)
-        elif lives.spare_live(rings.store, self.log_id, state, keep, why, rings.broker.wall()):
+            return
+        count = lives.spare_live(rings.store, self.log_id, live.flat(), why, rings.broker.wall())
+        if count:
             rings.host.quarantined(self, why)
+            self._note_missing(count)
+
+    def _note_missing(self, count: int) -> None:
+        """The record of a takeover by force is corrected. Later epochs do not know which one has cost these messages."""
+        if count and self.state.view.forced:
+            self.rings.host.orphaned(self, self.state.epoch, count)
 
     def spare_unsettled(self, why: str) -> None:
         """The same where it is not known what the others hold: they do hold what this log's state was made of."""
@@ -448,7 +474,7 @@ class Holding(RingPort):
         rings = self.rings
         state = self.snapshot() if self.trail is not None and effect.first > 1 else None
         if effect.why:
-            self._spare_state(effect.keep, effect.why, state)
+            self._spare_live(effect.keep, effect.why)
         lives.begin_at(rings.store, self.log_id, effect.first, effect.before, state, differs=effect.differs)
         self.sum_wanted = -1
         rings.log.has_written()
