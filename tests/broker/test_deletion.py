@@ -26,6 +26,15 @@ def two() -> tuple[Cluster, Client, Client]:
     return cluster, owner, publisher
 
 
+def ask_from_b(cluster: Cluster) -> Client:
+    """The queue's home has heard that it is to go if it is empty, and nothing is decided."""
+    asking = cluster.client("b")
+    asking.say(QueueDelete("q", if_empty=True))
+    cluster.turn("b")
+    cluster.carry("b", "a")
+    return asking
+
+
 def test_what_is_published_while_an_empty_queue_goes_is_refused() -> None:
     cluster, owner, publisher = two()
     owner.say(QueueDelete("q", if_empty=True))
@@ -37,10 +46,7 @@ def test_what_is_published_while_an_empty_queue_goes_is_refused() -> None:
 
 def test_a_policy_that_changes_meanwhile_does_not_let_messages_in() -> None:
     cluster, _, publisher = two()
-    asking = cluster.client("b")
-    asking.say(QueueDelete("q", if_empty=True))
-    cluster.turn("b")
-    cluster.carry("b", "a")
+    ask_from_b(cluster)
     rules.put_policy(cluster.nodes["a"].broker, Policy("/", "p", ".*", "queues", {"max-length": 9}, 0), operator=False)
     cluster.store.commit()
     publisher.publish("q", b"late")
@@ -59,10 +65,7 @@ def test_a_queue_that_is_not_empty_takes_more() -> None:
 
 def test_a_queue_whose_deletion_was_given_up_elsewhere_takes_messages_again() -> None:
     cluster, _, publisher = two()
-    asking = cluster.client("b")
-    asking.say(QueueDelete("q", if_empty=True))
-    cluster.turn("b")
-    cluster.carry("b", "a")
+    asking = ask_from_b(cluster)
     cluster.cut("a", "b")
     asking.lose()
     publisher.publish("q", b"refused")

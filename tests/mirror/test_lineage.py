@@ -46,9 +46,9 @@ def test_what_surely_differs_is_not_shared(shared: list[int], one: list[int], ot
     mine, theirs = trimmed(shared + one, base), trimmed(shared + other, low)
     if mine.common(theirs) >= 0:
         return
-    parted = mine.parted(theirs)
-    assert min(len(shared), theirs.end) <= parted <= theirs.end
-    assert mine.end > parted or parted < theirs.base, "a follower would take it for where to go on"
+    bound = mine.divergence_bound(theirs)
+    assert min(len(shared), theirs.end) <= bound <= theirs.end
+    assert mine.end > bound or bound < theirs.base, "a follower would take it for where to go on"
 
 
 @given(st.lists(st.integers(1, 6), max_size=20).map(sorted), st.integers(0, 20))

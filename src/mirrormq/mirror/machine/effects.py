@@ -71,8 +71,8 @@ class CutTail(Effect):
 
 
 class BeginAt(Effect):
-    """Set aside what the log holds and start it anew at `first`; the entry before it was of epoch `before`. If it is said `why`,
-    the leader never had what is behind `keep`: that goes into quarantine."""
+    """Set aside what the log holds and start it anew at `first`; the entry before it was of epoch `before`. Unless `why` is
+    empty, the leader never had what is behind `keep`, and that goes into quarantine."""
 
     __slots__ = ("before", "differs", "first", "generation", "keep", "why")
 

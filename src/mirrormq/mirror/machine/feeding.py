@@ -107,7 +107,7 @@ def _where_to_go_on(s: State, request: Follow) -> tuple[int, int]:
     keep = s.lineage.common(request.lineage)
     wanted = s.desired is None or s.desired.automatic
     if keep < 0:
-        return s.lineage.parted(request.lineage), s.end + 1
+        return s.lineage.divergence_bound(request.lineage), s.end + 1
     if keep + 1 < s.first_kept:
         return keep, s.end + 1
     if keep == 0 and not wanted and s.end > 0:

@@ -73,12 +73,12 @@ def part(s: State) -> None:
     s.out.append(Released(f"{s.me} no longer holds the queue since epoch {s.epoch}"))
 
 
-def _never_part(s: State, keep: int) -> str:
+def _divergence_sentence(s: State, keep: int) -> str:
     return f"entries {keep + 1} to {s.end} were never part of epoch {s.epoch}"
 
 
 def _cut(s: State, keep: int) -> None:
-    why = _never_part(s, keep)
+    why = _divergence_sentence(s, keep)
     s.lineage.cut(keep)
     s.generation += 1
     s.durable = min(s.durable, keep)
@@ -94,7 +94,7 @@ def take_anew(s: State) -> None:
 
 
 def _begin_at(s: State, first: int, before: int, keep: int, differs: bool = False) -> None:
-    why = _never_part(s, keep) if keep < s.end else ""
+    why = _divergence_sentence(s, keep) if keep < s.end else ""
     s.lineage = Lineage(first - 1, before)
     s.generation += 1
     s.durable = first - 1

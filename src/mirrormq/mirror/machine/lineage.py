@@ -76,9 +76,9 @@ class Lineage:
                 index = other.firsts[theirs] - 1
         return 0 if floor == 0 else -1
 
-    def parted(self, other: Lineage) -> int:
-        """Where common() shows nothing: the index behind which the other log is certainly not this one; its end where that is not
-        known. The other log cannot go on from there: it does not hold that index, or this one does not."""
+    def divergence_bound(self, other: Lineage) -> int:
+        """The index behind which the other log certainly differs from this one, where common() finds none; the other log's end
+        where that is not known. The other log cannot go on from there: it does not hold that index, or this one does not."""
         if other.end < self.base:
             return other.end
         index = min(self.end, other.end)
